@@ -1,0 +1,29 @@
+"""The aggregator slot: from one round's contributions to the relay's next start point."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from protocol.ids import PeerId
+from protocol.params import State
+from protocol.round import Contribution, Start
+
+__all__ = ["Aggregator"]
+
+
+class Aggregator(Protocol):
+    """Combines what several peers trained from one common start point."""
+
+    def init(self, start: Start) -> State:
+        """State before the first round."""
+
+    def aggregate(
+        self,
+        state: State,
+        start: Start,
+        contributions: Sequence[Contribution],
+        roster: Sequence[PeerId],
+    ) -> tuple[Start, State]:
+        """Next start point and next state.
+
+        `contributions` is sorted by sender and never empty; `roster` holds all peers, present or not.
+        """

@@ -1,0 +1,54 @@
+"""The solver slot: from a start point to a trained one, on local data alone."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from protocol.params import Params, State
+from protocol.round import Start, Trained
+
+__all__ = ["Batch", "Progress", "Solver", "Task"]
+
+
+class Batch(NamedTuple):
+    inputs: Tensor  # (batch, ...) as the model takes them, on the task's device
+    targets: Tensor  # (batch,) int64
+
+
+Progress = Callable[[int, int], None]  # (steps done, steps planned); called after every step
+
+
+class Task(Protocol):
+    """A peer's learning problem: its data and its loss, never its identity."""
+
+    @property
+    def num_examples(self) -> int: ...
+
+    @property
+    def class_counts(self) -> tuple[int, ...]: ...
+
+    @property
+    def num_batches(self) -> int:
+        """Batches in one pass, >= 1."""
+
+    def batches(self, seed: int) -> Iterator[Batch]:
+        """One shuffled pass; equal seeds give equal passes."""
+
+    def loss(self, params: Params, buffers: Params, batch: Batch) -> tuple[Tensor, Params]:
+        """Mean loss in nats, (), differentiable in `params`, in training mode; and the new buffers."""
+
+    def full_loss(self, params: Params, buffers: Params) -> float:
+        """Mean loss in nats over all local training data, in evaluation mode."""
+
+
+class Solver(Protocol):
+    """Trains on a peer's own data."""
+
+    def init(self, start: Start) -> State:
+        """State before the first round."""
+
+    def train(
+        self, state: State, start: Start, task: Task, seed: int, progress: Progress
+    ) -> tuple[Trained, State]:
+        """Result and next state; equal arguments give equal results."""
