@@ -81,13 +81,17 @@ def dot(left: Params, right: Params) -> float:
     Raises:
         LayoutError: the two sides differ in names or shapes.
     """
-    products = pairwise(lambda a, b: torch.dot(a.flatten().double(), b.flatten().double()), left, right)
+    products = pairwise(
+        lambda a, b: torch.dot(a.flatten().double(), b.flatten().double()), left, right
+    )
     return float(sum((p.item() for p in products.values()), 0.0))
 
 
 def norm(params: Params) -> float:
     """Euclidean norm over all tensors, accumulated in float64."""
-    squares = (torch.linalg.vector_norm(t, dtype=torch.float64).item() ** 2 for t in params.values())
+    squares = (
+        torch.linalg.vector_norm(t, dtype=torch.float64).item() ** 2 for t in params.values()
+    )
     return float(sum(squares, 0.0)) ** 0.5
 
 

@@ -60,7 +60,9 @@ class Mixed:
 
     start: Start
     client_weight: Mapping[PeerId, float] = field(default_factory=dict)  # lambda, sums to 1
-    class_weight: Mapping[PeerId, tuple[float, ...]] = field(default_factory=dict)  # Lambda, per class
+    class_weight: Mapping[PeerId, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # Lambda, per class
     client_loss: Mapping[PeerId, float] = field(default_factory=dict)  # leave-one-out, nats
     notes: Mapping[str, float] = field(default_factory=dict)  # e.g. classes absent from the batch
 

@@ -1,0 +1,137 @@
+"""What carries frames between nodes: listeners, callers, and a poller over both.
+
+A frame list is a header (one encoded message) and at most one payload. A transport authenticates
+keys and moves frames; it knows no message. Each object belongs to the thread that made it, except
+`Wake`, which any thread may set.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+__all__ = [
+    "Admits",
+    "Arrival",
+    "Caller",
+    "CallerEvent",
+    "Listener",
+    "Poller",
+    "Pollable",
+    "Refusal",
+    "Sent",
+    "Transport",
+    "Wake",
+]
+
+Admits: TypeAlias = Callable[
+    [bytes], bool
+]  # raw 32-byte CURVE key -> may it connect? Never raises.
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One message at a listener."""
+
+    route: bytes  # answers go back by it; new after each reconnect
+    key: bytes  # the sender's authenticated 32-byte key
+    header: bytes
+    payload: bytes | None  # clients send none: anything here is for the machine to refuse
+
+
+class CallerEvent(Enum):
+    """What a caller's connection did, told by `Caller.receive` in between frames."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"  # it goes on trying, backing off
+    REFUSED = "refused"  # our key is not (yet) admitted there; it goes on trying, backing off
+
+
+class Sent(Enum):
+    """What became of a send at a listener."""
+
+    YES = "yes"
+    FULL = "full"  # the route's pipe is at its high-water mark: try later
+    GONE = "gone"  # no such route any more
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How many frames were dropped unread, and why: over the size limit, malformed."""
+
+    count: int
+    reason: str
+
+
+class Listener(Protocol):
+    @property
+    def address(self) -> str:
+        """Where it is bound, with the port that the system chose: tcp://0.0.0.0:40123."""
+
+    def receive(self) -> Arrival | None:
+        """The next message, or None at once if there is none."""
+
+    def send(self, route: bytes, header: bytes, payload: memoryview | None = None) -> Sent:
+        """Never blocks. The payload must stay unchanged until it has left: snapshots are immutable."""
+
+    def close(self) -> None: ...
+
+
+class Caller(Protocol):
+    """One connection to one listener, kept up by the transport."""
+
+    def send(self, header: bytes) -> bool:
+        """Queue a message; False when not connected or full. Never blocks."""
+
+    def receive(
+        self, into: Callable[[bytes], memoryview | None]
+    ) -> bytes | tuple[bytes, int] | CallerEvent | None:
+        """The next header, or (header, payload bytes written), or an event, or None at once.
+
+        `into` is called with the header of a message that has a payload and returns where the
+        payload belongs, or None to drop it. A payload that does not fit exactly is dropped and told
+        as a size of -1.
+        """
+
+    def close(self) -> None: ...
+
+
+class Wake(Protocol):
+    """Something that a poller waits on and any thread may set."""
+
+    def set(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Pollable: TypeAlias = Listener | Caller | Wake | int  # an int is a file descriptor, for reading
+
+
+class Poller(Protocol):
+    def add(self, item: Pollable) -> None: ...
+
+    def discard(self, item: Pollable) -> None: ...
+
+    def poll(self, timeout_s: float | None) -> Sequence[Pollable]:
+        """What is ready; empty when the time ran out. None waits without a bound."""
+
+
+class Transport(Protocol):
+    def listen(self, bind: str, *, admits: Admits) -> Listener:
+        """Bind, e.g. to tcp://0.0.0.0:0.
+
+        Raises:
+            AddressError: the address is in use or not of this machine.
+        """
+
+    def call(self, address: str, *, server_key: bytes, bulk: bool = False) -> Caller:
+        """Connect in the background; `bulk` allows pieces of MAX_PIECE_BYTES and big manifests."""
+
+    def poller(self) -> Poller: ...
+
+    def wake(self) -> Wake: ...
+
+    def close(self) -> None:
+        """Close everything that it made; bounded in time."""
