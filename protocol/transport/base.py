@@ -16,8 +16,8 @@ __all__ = [
     "Caller",
     "CallerEvent",
     "Listener",
-    "Poller",
     "Pollable",
+    "Poller",
     "Refusal",
     "Sent",
     "Transport",
@@ -72,7 +72,7 @@ class Listener(Protocol):
         """The next message, or None at once if there is none."""
 
     def send(self, route: bytes, header: bytes, payload: memoryview | None = None) -> Sent:
-        """Never blocks. The payload must stay unchanged until it has left: snapshots are immutable."""
+        """Never blocks. The payload must stay unchanged until it has left: snapshots do."""
 
     def close(self) -> None: ...
 
