@@ -4,6 +4,7 @@ Knows torch; knows nothing of peers, rounds, bytes or sockets.
 No function here changes its arguments. Everything is evaluated without recording gradients.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
@@ -58,12 +59,24 @@ def pairwise(fn: Callable[[Tensor, Tensor], Tensor], left: Params, right: Params
         return {name: fn(tensor, right[name]) for name, tensor in left.items()}
 
 
-def add(left: Params, right: Params) -> Params:
-    return pairwise(torch.add, left, right)
+def add(left: Params, right: Params, *, factor: float = 1.0) -> Params:
+    """`left + factor * right`, in one launch for all tensors.
+
+    Raises:
+        LayoutError: the two sides differ in names or shapes.
+    """
+    _check_layout(left, right)
+    if not left:
+        return {}
+    with torch.no_grad():
+        sums = torch._foreach_add(  # noqa: SLF001 - one GPU launch instead of one per tensor
+            list(left.values()), [right[name] for name in left], alpha=factor
+        )
+    return dict(zip(left, sums, strict=True))
 
 
 def sub(left: Params, right: Params) -> Params:
-    return pairwise(torch.sub, left, right)
+    return add(left, right, factor=-1.0)
 
 
 def scale(params: Params, factor: float) -> Params:
@@ -89,10 +102,8 @@ def dot(left: Params, right: Params) -> float:
 
 def norm(params: Params) -> float:
     """Euclidean norm over all tensors, accumulated in float64."""
-    squares = (
-        torch.linalg.vector_norm(t, dtype=torch.float64).item() ** 2 for t in params.values()
-    )
-    return float(sum(squares, 0.0)) ** 0.5
+    norms = (torch.linalg.vector_norm(t, dtype=torch.float64).item() for t in params.values())
+    return math.hypot(*norms)
 
 
 def total(points: Sequence[Params]) -> Params:
@@ -108,7 +119,7 @@ def total(points: Sequence[Params]) -> Params:
     if not points:
         raise ValueError("the sum of no points has no layout")
     with torch.no_grad():
-        sums = {name: tensor.double().clone() for name, tensor in points[0].items()}
+        sums = {name: tensor.to(torch.float64, copy=True) for name, tensor in points[0].items()}
         for point in points[1:]:
             _check_layout(sums, point)
             for name, tensor in point.items():
@@ -184,10 +195,13 @@ def combine(points: Sequence[Params], weights: Sequence[float]) -> Params:
     """
     if not points or len(points) != len(weights):
         raise ValueError(f"{len(points)} points with {len(weights)} weights")
+    for point in points[1:]:
+        _check_layout(points[0], point)
+    mixed = {}
     with torch.no_grad():
-        sums = {name: tensor.double() * weights[0] for name, tensor in points[0].items()}
-        for point, weight in zip(points[1:], weights[1:], strict=True):
-            _check_layout(sums, point)
-            for name, tensor in point.items():
-                sums[name].add_(tensor.double(), alpha=weight)
-    return {name: sums[name].to(tensor.dtype) for name, tensor in points[0].items()}
+        for name, first in points[0].items():  # one tensor at a time: no model in float64
+            acc = first.double() * weights[0]
+            for point, weight in zip(points[1:], weights[1:], strict=True):
+                acc.add_(point[name], alpha=weight)
+            mixed[name] = acc.to(first.dtype)
+    return mixed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from protocol.ids import PeerId
 from protocol.params import NOTHING, Params, sub
 
-__all__ = ["Contribution", "Start", "Trained", "descent"]
+__all__ = ["Contribution", "Mixed", "Start", "Trained", "descent"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +34,7 @@ class Trained:
     num_steps: int  # optimiser steps since the start point, >= 1
     nova_a: float = 0.0  # FedNova's accumulation of local steps a_i; num_steps for plain SGD
     lr: float = 0.0  # of the local steps, > 0 where the solver has one
+    train_loss: float = 0.0  # mean over the steps, nats; not finite after a divergence
     start_loss: float = 0.0  # of the start point over all local training data, nats
     class_counts: tuple[int, ...] = ()  # training samples of each class
     personal: Params | None = None  # what the peer serves, where not `params`; never sent
@@ -53,17 +54,15 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixed:
-    """A mixer's start point and the evidence of how it came about.
-
-    Evidence is plain numbers for the ledger: e.g. `client_weight` by sender.
-    """
+    """A mixer's start point and the evidence of how it came about: plain numbers for the ledger."""
 
     start: Start
-    client_weight: Mapping[PeerId, float] = field(default_factory=dict)  # lambda, sums to 1
-    class_weight: Mapping[PeerId, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # Lambda, per class
-    client_loss: Mapping[PeerId, float] = field(default_factory=dict)  # leave-one-out, nats
+    # lambda: what each contribution weighs, the own one included; >= 0, sums to 1
+    client_weight: Mapping[PeerId, float] = field(default_factory=dict)
+    # Lambda: the same for each row of the classifier; sums to 1 over the peers
+    class_weight: Mapping[PeerId, tuple[float, ...]] = field(default_factory=dict)
+    # own mean loss without that peer, nats
+    client_loss: Mapping[PeerId, float] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)  # e.g. classes absent from the batch
 
 

@@ -1,0 +1,129 @@
+"""The hyperparameters of each mixer, solver and aggregator, by the name that a person types.
+
+The algorithms stand beside their slots (peer/mixers and so on) under the same names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from peer.options.fields import Options, check, choice, flag, number, whole
+from protocol.errors import ConfigError
+
+__all__ = [
+    "AGGREGATORS",
+    "MIXERS",
+    "SOLVERS",
+    "DescentOptions",
+    "Entry",
+    "FedC2IOptions",
+    "FedConstOptions",
+    "MixOptions",
+    "Need",
+    "NoOptions",
+    "TrainOptions",
+]
+
+
+class Need(Enum):
+    """What a method asks of those who run it, beyond its slot."""
+
+    START_LOSS = "the loss of the start point over all local training data"  # costs a pass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One method of a slot, as the registry knows it."""
+
+    options: type[Options]
+    summary: str
+    needs: frozenset[Need] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedC2IOptions:
+    gamma: float = number(5.0, "[0, inf)", "sharpness of the weights; 0 is the uniform mean")
+    level: Literal["both", "client", "class"] = choice(
+        "both", "both | client | class", "weigh whole models, rows of the classifier, or each"
+    )
+    absent: Literal["formula", "client"] = choice(
+        "formula", "formula | client", "rows of classes not owned: own weights, or the client's"
+    )
+    include_self: bool = flag("true", "the own model is among those averaged and weighed")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescentOptions:
+    lr: float = number(0.05, "(0, inf)", "step size")
+    momentum: float = number(0.0, "[0, 1)", "share of the last step that is taken again")
+    nesterov: bool = flag("false", "look ahead along the momentum")
+    weight_decay: float = number(0.0, "[0, inf)", "joins the gradient before the momentum")
+    epochs: int = whole(1, "[1, 100000]", "passes over the local data in each round")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.nesterov and self.momentum == 0.0:
+            raise ConfigError("nesterov = true needs momentum > 0, got momentum = 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedConstOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    mode: Literal["joint", "sequential"] = choice(
+        "joint", "joint | sequential", "both constraints exactly, or one after the other as printed"
+    )
+    center_init: bool = flag("true", "centre the rows of the initial model, once")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixOptions:
+    """What holds for every mixer."""
+
+    buffers: Literal["average", "local"] = choice(
+        "average", "average | local", "average BatchNorm's statistics, or keep its layers local"
+    )
+    probe_batches: int = whole(
+        1, "[1, 1000000]", "training batches that influence is measured on, at most one pass"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """What holds for every solver."""
+
+    batch_size: int = whole(32, "[1, 1000000]", "examples in a step")
+    precision: Literal["fp32", "bf16"] = choice("fp32", "fp32 | bf16", "of the training passes")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+MIXERS: Mapping[str, Entry] = {
+    "fedavg": Entry(NoOptions, "mean over the neighbourhood, weighed by training samples"),
+    "fedc2i": Entry(FedC2IOptions, "weigh each peer by how much the own loss grows without it"),
+    "local": Entry(NoOptions, "keep the own result; nothing is sent"),
+}
+
+SOLVERS: Mapping[str, Entry] = {
+    "fedconst": Entry(FedConstOptions, "SGD that moves rows only off their mean and start value"),
+    "sgd": Entry(DescentOptions, "stochastic gradient descent"),
+}
+
+AGGREGATORS: Mapping[str, Entry] = {
+    "none": Entry(NoOptions, "no model is common to all"),
+}

@@ -1,0 +1,171 @@
+"""A method as options: a name and hyperparameters for each slot, and what holds for all of them.
+
+Flat keys are what the run's manifest carries: `mixer = fedc2i`, `mixer.gamma = 5.0`, `mix.buffers`,
+`solver`, `solver.lr`, `train.batch_size`, `aggregator`. `mixer.*`, `solver.*` and `aggregator.*`
+belong to the method of that name; `mix.*` and `train.*` hold for every one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from peer.options.fields import Options, Rule, Value, build, rules, values
+from peer.options.methods import (
+    AGGREGATORS,
+    MIXERS,
+    SOLVERS,
+    Entry,
+    MixOptions,
+    Need,
+    TrainOptions,
+)
+from protocol.errors import ConfigError
+
+__all__ = ["PRESETS", "SLOTS", "Chosen", "Recipe", "defaults", "expand", "option_rules", "read"]
+
+SLOTS: Mapping[str, Mapping[str, Entry]] = {
+    "mixer": MIXERS,
+    "solver": SOLVERS,
+    "aggregator": AGGREGATORS,
+}
+COMMON: Mapping[str, type[Options]] = {"mix": MixOptions, "train": TrainOptions}
+
+PRESETS: Mapping[str, Mapping[str, Value]] = {
+    "kinfolk": {"mixer": "fedc2i", "solver": "fedconst", "aggregator": "none"},
+    "fedc2i": {"mixer": "fedc2i", "solver": "sgd", "aggregator": "none"},
+    "gossip": {"mixer": "fedavg", "solver": "sgd", "aggregator": "none"},
+    "local": {"mixer": "local", "solver": "sgd", "aggregator": "none"},
+    "local+fedconst": {"mixer": "local", "solver": "fedconst", "aggregator": "none"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What fills a slot."""
+
+    name: str
+    options: Options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A whole method, checked."""
+
+    mixer: Chosen
+    solver: Chosen
+    aggregator: Chosen
+    mix: MixOptions
+    train: TrainOptions
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset().union(
+            MIXERS[self.mixer.name].needs,
+            SOLVERS[self.solver.name].needs,
+            AGGREGATORS[self.aggregator.name].needs,
+        )
+
+    def flat(self) -> dict[str, Value]:
+        """Every option with its value, by flat key; `read` is the inverse."""
+        flat: dict[str, Value] = {}
+        for slot, chosen in (
+            ("mixer", self.mixer),
+            ("solver", self.solver),
+            ("aggregator", self.aggregator),
+        ):
+            flat[slot] = chosen.name
+            flat |= _prefixed(slot, values(chosen.options))
+        return flat | _prefixed("mix", values(self.mix)) | _prefixed("train", values(self.train))
+
+
+def _prefixed(section: str, options: Mapping[str, Value]) -> dict[str, Value]:
+    return {f"{section}.{name}": value for name, value in options.items()}
+
+
+def expand(preset: str, explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """Complete what a person typed: every option of the method with its value, by flat key.
+
+    Args:
+        preset: a name of `PRESETS`.
+        explicit: flat keys with values as typed (strings) or as a file gave them; they win. A slot
+            that is filled otherwise than in the preset takes nothing from the preset's options.
+
+    Raises:
+        ConfigError: an unknown preset, method or option, or a value that is not allowed.
+    """
+    if preset not in PRESETS:
+        raise ConfigError(f"there is no preset {preset!r}", hint=_suggest(preset, PRESETS))
+    base = dict(PRESETS[preset])
+    for slot in SLOTS:
+        if explicit.get(slot, base[slot]) != base[slot]:
+            base = {key: value for key, value in base.items() if not key.startswith(f"{slot}.")}
+    return read(base | dict(explicit)).flat()
+
+
+def defaults(preset: str) -> dict[str, Value]:
+    """What `preset` stands for when nothing else is said."""
+    return expand(preset, {})
+
+
+def read(flat: Mapping[str, Value]) -> Recipe:
+    """Check flat options and make a method of them; what is left out takes its default.
+
+    Raises:
+        ConfigError: an unknown or missing method, an unknown option, or a value not allowed.
+    """
+    names = {slot: _name(slot, flat) for slot in SLOTS}
+    declared = option_rules(names)
+    for key in flat:
+        if key not in declared and key not in SLOTS:
+            raise ConfigError(f"there is no option {key!r} here", hint=_explain(key, declared))
+    given = {key: declared[key].read(key, raw) for key, raw in flat.items() if key in declared}
+    sections = {section: _section(section, given) for section in (*SLOTS, *COMMON)}
+    chosen = {
+        slot: Chosen(name, build(SLOTS[slot][name].options, sections[slot]))
+        for slot, name in names.items()
+    }
+    return Recipe(
+        **chosen,
+        mix=build(MixOptions, sections["mix"]),
+        train=build(TrainOptions, sections["train"]),
+    )
+
+
+def option_rules(names: Mapping[str, str]) -> dict[str, Rule]:
+    """The declaration of every option, by flat key, where `names` fill the slots."""
+    classes = {slot: SLOTS[slot][name].options for slot, name in names.items()} | dict(COMMON)
+    return {
+        f"{section}.{name}": rule
+        for section, options in classes.items()
+        for name, rule in rules(options).items()
+    }
+
+
+def _section(section: str, flat: Mapping[str, Value]) -> dict[str, Value]:
+    prefix = f"{section}."
+    return {key.removeprefix(prefix): v for key, v in flat.items() if key.startswith(prefix)}
+
+
+def _name(slot: str, flat: Mapping[str, Value]) -> str:
+    if slot not in flat:
+        raise ConfigError(f"no {slot} is named", hint=f"choose one of: {', '.join(SLOTS[slot])}")
+    name = str(flat[slot])
+    if name not in SLOTS[slot]:
+        raise ConfigError(f"there is no {slot} {name!r}", hint=_suggest(name, SLOTS[slot]))
+    return name
+
+
+def _explain(key: str, declared: Mapping[str, Rule]) -> str:
+    """Say where an option does exist, or which ones there are."""
+    section, _, name = key.partition(".")
+    owners = [
+        method for method, entry in SLOTS.get(section, {}).items() if name in rules(entry.options)
+    ]
+    if owners:
+        return f"it belongs to {section} = {' or '.join(owners)}"
+    return _suggest(key, declared)
+
+
+def _suggest(word: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(word, known, n=3, cutoff=0.7)
+    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(known)}"
