@@ -1,0 +1,260 @@
+"""What one peer writes of its run: events.jsonl, influence.npz, summary.json. Decides nothing.
+
+A full disk never ends a run: it is told once, events wait in memory until there is room again, and
+the other two files are written whole or not at all.
+"""
+
+import json
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from peer.influence import tabulate, write_influence
+from peer.record import RoundRecord
+from peer.summary import PeerSummary, write_summary
+from peer.work import Score
+from protocol.clock import wall_s
+from protocol.errors import ConfigError, DataError
+
+__all__ = ["EVENTS", "INFLUENCE", "SUMMARY", "Event", "Ledger", "read_events"]
+
+EVENTS, INFLUENCE, SUMMARY = "events.jsonl", "influence.npz", "summary.json"
+
+VERSION = 1  # of the events' schema: docs/design.md
+MAX_PENDING_BYTES = 16 << 20  # of events that no disk took; further ones are lost
+MAX_LINE_BYTES = 16 << 20  # of one event in a file that is read
+GROWTH = 50  # influence.npz is rewritten when it has grown by one in so many rounds
+
+_log = logging.getLogger(__name__)
+
+
+class Ledger:
+    """Writes a peer's run directory; open it in a `with`.
+
+    `tell` is given one line when the disk stops taking what is written, and one when it does again.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        tell: Callable[[str], None] = _log.warning,
+        clock_s: Callable[[], float] = wall_s,
+    ) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._events = _Appender(directory / EVENTS)
+        except OSError as error:
+            reason = error.strerror or error
+            raise ConfigError(f"run directory {directory} cannot be written: {reason}") from None
+        self._directory = directory
+        self._tell, self._clock_s = tell, clock_s
+        self._records: list[RoundRecord] = []
+        self._tabulated = 0  # records in influence.npz
+        self._trouble: set[str] = set()  # files that could not be written the last time
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """Those written so far, in order."""
+        return tuple(self._records)
+
+    def event(self, name: str, /, **fields: object) -> str:
+        """Write one event of `fields`: what JSON can hold; a number that is not finite is null.
+
+        Returns:
+            The line, without its end: what `--json` shows.
+        """
+        whole = {"v": VERSION, "at_s": round(self._clock_s(), 3), "event": name, **fields}
+        line = json.dumps(_plain(whole), allow_nan=False)
+        self._attempt(EVENTS, lambda: self._events.append(line.encode() + b"\n"))
+        return line
+
+    def round(self, record: RoundRecord) -> str:
+        """Write a round's event, and its weights into influence.npz; returns as `event` does."""
+        line = self.event("round", **_round_fields(record))
+        self._records.append(record)
+        if (len(self._records) - self._tabulated) * GROWTH >= len(self._records):
+            self._tabulate()
+        return line
+
+    def summary(self, summary: PeerSummary) -> None:
+        """Write summary.json, and what influence.npz still lacks."""
+        self._tabulate()
+        self._attempt(SUMMARY, lambda: write_summary(self._directory / SUMMARY, summary))
+
+    def close(self) -> None:
+        self._tabulate()
+        self._attempt(EVENTS, lambda: self._events.append(b""))
+        self._events.close()
+
+    def _tabulate(self) -> None:
+        if self._tabulated == len(self._records):
+            return
+        influence = tabulate(self._records)
+        if self._attempt(
+            INFLUENCE, lambda: write_influence(self._directory / INFLUENCE, influence)
+        ):
+            self._tabulated = len(self._records)
+
+    def _attempt(self, name: str, write: Callable[[], None]) -> bool:
+        try:
+            write()
+        except (OSError, DataError) as error:
+            if not self._trouble:
+                reason = getattr(error, "strerror", None) or error
+                self._tell(f"the run goes on, but {self._directory / name} is behind: {reason}")
+            self._trouble.add(name)
+            return False
+        if name in self._trouble:
+            self._trouble.remove(name)
+            if not self._trouble:
+                lost = (
+                    f", {self._events.num_lost} events were lost" if self._events.num_lost else ""
+                )
+                self._tell(f"{self._directory} is written again{lost}")
+        return True
+
+
+def _round_fields(record: RoundRecord) -> Mapping[str, object]:
+    return {
+        "round": record.round_no,
+        "used": record.used,
+        "stale": record.stale,
+        "missing": record.missing,
+        "refused": record.refused,
+        "skipped": record.skipped,
+        "degraded": record.degraded,
+        "waited_s": round(record.waited_s, 4),
+        "mix_s": round(record.mix_s, 4),
+        "train_s": round(record.train_s, 4),
+        "round_s": round(record.round_s, 4),
+        "num_steps": record.num_steps,
+        "train_loss": record.train_loss,
+        "mixed": _score(record.mixed),
+        "trained": _score(record.trained),
+        "own": _score(record.own),
+        "served": record.served,
+        "client_weight": {
+            weights.sender: weights.client_weight
+            for weights in record.weights
+            if weights.client_weight >= 0.0
+        },
+        "notes": record.notes,
+        "pulled_bytes": record.pulled_bytes,
+    }
+
+
+def _score(score: Score | None) -> Mapping[str, float | None] | None:
+    """Name the four numbers; those of an empty split are null."""
+    if score is None:
+        return None
+    has_val, has_test = score.val_accuracy >= 0.0, score.test_accuracy >= 0.0
+    return {
+        "val_accuracy": score.val_accuracy if has_val else None,
+        "val_loss": score.val_loss if has_val else None,
+        "test_accuracy": score.test_accuracy if has_test else None,
+        "test_loss": score.test_loss if has_test else None,
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+class _Appender:
+    """Whole lines at the end of a file. What a full disk did not take waits, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._pending = bytearray()
+        self.num_lost = 0  # events for which there was no room, neither on disk nor here
+        os.ftruncate(self._file, self._end_of_last_line())
+        os.lseek(self._file, 0, os.SEEK_END)
+
+    def _end_of_last_line(self) -> int:
+        """A crash may have torn the last line: what follows the last newline is dropped."""
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - (1 << 16))
+            newline = os.pread(self._file, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def append(self, line: bytes) -> None:
+        """Write what waits and `line`.
+
+        Raises:
+            OSError: the disk did not take all; the rest waits, unless too much waits already.
+        """
+        if len(self._pending) + len(line) <= MAX_PENDING_BYTES:
+            self._pending += line
+        else:
+            self.num_lost += 1
+        while self._pending:
+            written = os.write(self._file, self._pending)
+            del self._pending[:written]
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of events.jsonl."""
+
+    name: str
+    at_s: float  # since 1970
+    fields: Mapping[str, object]
+
+
+def read_events(path: Path) -> tuple[Event, ...]:
+    """Read a peer's events; a last line that a crash has torn is left out.
+
+    Raises:
+        DataError: no such file, or a line that is not an event of a version that is known.
+    """
+    try:
+        with path.open("rb") as file:
+            lines = file.read().split(b"\n")[:-1]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    return tuple(_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1))
+
+
+def _parse(line: bytes, where: str) -> Event:
+    try:
+        raw = json.loads(line) if len(line) <= MAX_LINE_BYTES else None
+    except (ValueError, RecursionError):
+        raw = None
+    if not isinstance(raw, dict):
+        raise DataError(f"{where}, is not a JSON object: {line[:60]!r}")
+    version, at_s, name = (raw.pop(key, None) for key in ("v", "at_s", "event"))
+    if version != VERSION:
+        raise DataError(f"{where}, has version {version!r}, this Kinfolk reads {VERSION}")
+    if type(at_s) not in (int, float) or not isinstance(name, str):
+        raise DataError(f"{where}, is not an event: {line[:60]!r}")
+    return Event(name, float(at_s), raw)

@@ -1,0 +1,136 @@
+"""A peer's row of `result.json`, which it leaves as `summary.json` when it has finished."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from peer.data.archive import replacing
+from peer.influence import tabulate
+from peer.record import RoundRecord
+from peer.work import Score
+from protocol.errors import DataError
+
+__all__ = ["PeerSummary", "read_summary", "summarise", "write_summary"]
+
+MAX_SUMMARY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSummary:
+    """What one peer got from its run.
+
+    Accuracies are on its own test split, in [0, 1]; None where there is no such split or model.
+    `mixed` and `trained` are those of its last round, `own` is that of the model that it serves to
+    its user; the alone models had the same budget and no neighbour.
+    """
+
+    id: str
+    domain: str
+    camp: int
+    samples: int  # in the training split
+    rounds_finished: int
+    rounds_degraded: int  # of those, in how many somebody who was asked did not take part
+    alone_sgd_accuracy: float | None
+    alone_same_solver_accuracy: float | None
+    mixed_accuracy: float | None
+    trained_accuracy: float | None
+    own_accuracy: float | None
+    served: str  # which model `own` is: trained, personal
+    helped_most_by: str | None  # the neighbour with the most weight over the last half
+
+    def __post_init__(self) -> None:
+        for key, kinds in _KINDS.items():
+            value = getattr(self, key)
+            if type(value) not in kinds:
+                said = " or ".join(kind.__name__.removesuffix("Type") for kind in kinds)
+                raise DataError(f"{key} is {value!r:.60}, must be {said}")
+            if isinstance(value, float) and not 0.0 <= value <= 1.0:
+                raise DataError(f"{key} is {value}, must be in [0, 1]")
+            if isinstance(value, int) and value < 0:
+                raise DataError(f"{key} is {value}, must be >= 0")
+
+
+_NONE = type(None)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "domain": (str,),
+    "camp": (int,),
+    "samples": (int,),
+    "rounds_finished": (int,),
+    "rounds_degraded": (int,),
+    "alone_sgd_accuracy": (float, _NONE),
+    "alone_same_solver_accuracy": (float, _NONE),
+    "mixed_accuracy": (float, _NONE),
+    "trained_accuracy": (float, _NONE),
+    "own_accuracy": (float, _NONE),
+    "served": (str,),
+    "helped_most_by": (str, _NONE),
+}
+
+
+def summarise(
+    records: Sequence[RoundRecord],
+    *,
+    peer: str,
+    domain: str,
+    camp: int,
+    samples: int,
+    alone: Mapping[str, Score],
+) -> PeerSummary:
+    """Sum a finished run up.
+
+    `records` are those of all rounds that this peer finished, in order; `samples` counts its
+    training split; `alone` has a score for each solver that was asked for: "sgd", "same".
+    """
+    last = records[-1] if records else None
+    return PeerSummary(
+        id=peer,
+        domain=domain,
+        camp=camp,
+        samples=samples,
+        rounds_finished=len(records),
+        rounds_degraded=sum(record.degraded for record in records),
+        alone_sgd_accuracy=_accuracy(alone.get("sgd")),
+        alone_same_solver_accuracy=_accuracy(alone.get("same")),
+        mixed_accuracy=_accuracy(last.mixed if last else None),
+        trained_accuracy=_accuracy(last.trained if last else None),
+        own_accuracy=_accuracy(last.own if last else None),
+        served=last.served if last else "",
+        helped_most_by=tabulate(records).helped_most_by(peer),
+    )
+
+
+def _accuracy(score: Score | None) -> float | None:
+    return None if score is None or score.test_accuracy < 0.0 else float(score.test_accuracy)
+
+
+def write_summary(path: Path, summary: PeerSummary) -> None:
+    """Write it whole or not at all.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(json.dumps(asdict(summary), indent=1).encode() + b"\n")
+
+
+def read_summary(path: Path) -> PeerSummary:
+    """Read what `write_summary` wrote.
+
+    Raises:
+        DataError: no such file, torn, a field missing, unknown, of a wrong type or out of bounds.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = json.loads(file.read(MAX_SUMMARY_BYTES))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):
+        raise DataError(f"{path} is torn, or not JSON") from None
+    if not isinstance(raw, dict) or raw.keys() != _KINDS.keys():
+        raise DataError(f"{path} is not a summary: it must have the keys {', '.join(_KINDS)}")
+    try:
+        return PeerSummary(**raw)
+    except DataError as error:
+        raise DataError(f"{path} is not a summary: {error}") from None
