@@ -1,0 +1,119 @@
+"""Snapshots and models on disk: safetensors, written beside and renamed.
+
+A snapshot file is a valid safetensors file whose data begin at a multiple of 64 bytes and whose
+tensors each do, by padding entries (`pad.N`) between them: so the same bytes are the file, what
+the server sends, and what a receiver maps and uses in place. A neighbour's receive buffer holds the
+same body without a header.
+"""
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from peer.work import SnapshotRef
+from protocol.tensors import Sections, read_body, write_body
+from protocol.wire.codec import decode_document, encode_document
+from protocol.wire.digest import digest
+from protocol.wire.layout import ALIGN_BYTES, Layout
+from protocol.wire.messages import SnapshotManifest, TensorSpec
+
+__all__ = ["map_snapshot", "write_model", "write_snapshot"]
+
+_HEADER_LENGTH = struct.Struct("<Q")
+_DTYPES = {
+    "float32": "F32",
+    "float64": "F64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+
+
+def _header(specs: tuple[TensorSpec, ...], layout: Layout) -> bytes:
+    """A safetensors header that covers the body without a hole, padded to the alignment."""
+    entries: dict[str, object] = {"__metadata__": {"format": "pt", "kinfolk": "snapshot"}}
+    at = 0
+    for spec, place in zip(specs, layout.places, strict=True):
+        if place.start > at:
+            entries[f"pad.{at}"] = _entry("U8", (place.start - at,), at, place.start)
+        key = f"{spec.section}/{spec.name}"
+        entries[key] = _entry(_DTYPES[spec.dtype], spec.shape, place.start, place.end)
+        at = place.end
+    if layout.body_bytes > at:
+        entries[f"pad.{at}"] = _entry("U8", (layout.body_bytes - at,), at, layout.body_bytes)
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + _HEADER_LENGTH.size) % ALIGN_BYTES)
+    return _HEADER_LENGTH.pack(len(text)) + text
+
+
+def _entry(dtype: str, shape: tuple[int, ...], begin: int, end: int) -> dict[str, object]:
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+def write_snapshot(path: Path, manifest: SnapshotManifest, sections: Sections) -> SnapshotRef:
+    """Write a snapshot whole or not at all.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    layout = Layout.of(manifest.tensors)
+    header = _header(manifest.tensors, layout)
+    beside = path.with_suffix(".part")
+    try:
+        with beside.open("w+b") as file:
+            os.posix_fallocate(
+                file.fileno(), 0, len(header) + layout.body_bytes
+            )  # a full disk is told here
+            with mmap.mmap(file.fileno(), len(header) + layout.body_bytes) as buffer:
+                buffer[: len(header)] = header
+                with memoryview(buffer) as view, view[len(header) :] as body:
+                    write_body(sections, manifest.tensors, body)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    encoded = encode_document(manifest)
+    return SnapshotRef(encoded, digest(encoded), str(path), len(header))
+
+
+def map_snapshot(ref: SnapshotRef) -> tuple[SnapshotManifest, dict[str, dict[str, Tensor]]]:
+    """A snapshot's tensors as views of its mapped file, which stays mapped while they live.
+
+    The mapping is private: nothing that is done to a tensor reaches the file.
+
+    Raises:
+        LayoutError: the file is shorter than the manifest says.
+        OSError: the file cannot be read.
+    """
+    manifest = decode_document(SnapshotManifest, ref.manifest)
+    num_bytes = Layout.of(manifest.tensors).body_bytes
+    if num_bytes == 0:
+        return manifest, read_body(manifest.tensors, memoryview(b""))
+    with Path(ref.path).open("rb") as file:
+        buffer = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return manifest, read_body(manifest.tensors, memoryview(buffer)[ref.offset :])
+
+
+def write_model(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a model as plain safetensors, whole or not at all.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    beside = path.with_suffix(".part")
+    try:
+        ready = {name: t.detach().contiguous().cpu().clone() for name, t in tensors.items()}
+        save_file(ready, beside, metadata=dict(metadata))
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

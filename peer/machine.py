@@ -1,0 +1,507 @@
+"""The round: whom to ask, how long to wait, what to mix, when to go on. Sans-IO.
+
+Owns the phase, the round number and the neighbours' standing. Every method is an event with the
+instant at which it happened, and returns effects to be carried out in order. Must not know
+sockets, files, threads, clocks or tensors. docs/design.md tells the rules in prose.
+
+LOBBY -> [COLLECT r -> MIX r -> TRAIN r -> EVALUATE r -> PUBLISH r] x R -> DRAIN -> LEFT
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from statistics import median_low
+
+from peer.effects import (
+    Effect,
+    End,
+    Farewell,
+    Fetch,
+    Happened,
+    Order,
+    Question,
+    Record,
+    Serve,
+    Tell,
+    WakeAt,
+)
+from peer.neighbour import Held, Neighbour, Pulling
+from peer.pace import Pace, freshness
+from peer.record import RoundRecord
+from peer.work import (
+    Evaluate,
+    Evaluated,
+    Input,
+    Inspect,
+    Inspected,
+    Mix,
+    MixDone,
+    Publish,
+    Published,
+    SnapshotRef,
+    Train,
+    TrainDone,
+    Working,
+)
+from protocol.ids import PeerId
+from protocol.topology import Topology, active, neighbours
+from protocol.wire.messages import NotYet, SnapshotManifest, View
+
+__all__ = ["Machine", "Phase", "roster_of"]
+
+
+class Phase(StrEnum):
+    LOBBY = "lobby"
+    COLLECT = "collect"
+    MIX = "mix"
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    PUBLISH = "publish"
+    DRAIN = "drain"
+    LEFT = "left"
+
+
+CATCH_UP_ROUNDS = 2  # behind the median by this many rounds: jump
+
+
+def roster_of(view: View) -> tuple[PeerId, ...]:
+    """Names of the peers that take part, sorted: ready or lost, never those that left."""
+    taking_part = {"ready", "lost"}
+    return tuple(
+        sorted(PeerId(m.name) for m in view.members if m.role == "peer" and m.state in taking_part)
+    )
+
+
+class Machine:
+    def __init__(
+        self,
+        *,
+        me: PeerId,
+        topology: Topology,
+        seed: int,
+        rounds: int,
+        pace: Pace,
+        participation: float = 1.0,
+        exchanges: bool = True,
+    ) -> None:
+        """Make a machine in the lobby.
+
+        Args:
+            me: this peer's name.
+            topology: who is whose neighbour, given the roster and the seed.
+            seed: the run's.
+            rounds: how many rounds to play, >= 1.
+            pace: how long to wait.
+            participation: share of the roster that is active in a round, in (0, 1].
+            exchanges: False for a method that needs nobody: nobody is asked.
+        """
+        self._me = me
+        self._topology = topology
+        self._seed = seed
+        self._rounds = rounds
+        self._pace = pace
+        self._participation = participation
+        self._exchanges = exchanges
+        self.phase = Phase.LOBBY
+        self.round_no = 0
+        self.neighbours: dict[PeerId, Neighbour] = {}
+        self.asked: tuple[PeerId, ...] = ()  # in this round, sorted
+        self._roster: tuple[PeerId, ...] = ()
+        self._adjacent: tuple[PeerId, ...] = ()  # in the topology over the roster, sorted
+        self._left: frozenset[PeerId] = frozenset()
+        self._view: View | None = None
+        self._round_began_s = 0.0  # when this round began, skipped ones included
+        self._began_s = 0.0  # when this phase of waiting began: COLLECT or DRAIN
+        self._skipped: tuple[int, ...] = ()
+        self._late = False  # joined after the run had begun
+        self._waited_s = 0.0
+        self._work_s = 0.0  # longest time from the end of COLLECT to a published result
+        self._worked_from_s = 0.0
+        self._inputs: tuple[Input, ...] = ()
+        self._used: dict[PeerId, int] = {}
+        self._stale: dict[PeerId, int] = {}
+        self._missing: tuple[PeerId, ...] = ()
+        self._mixed: MixDone | None = None
+        self._trained: TrainDone | None = None
+        self._scores: Evaluated | None = None
+
+    # -- what the coordinator says -----------------------------------------------------------
+
+    def view(self, view: View, now_s: float) -> tuple[Effect, ...]:
+        """A newer view. The roster follows it at the next boundary of a round only."""
+        self._view = view
+        left = frozenset(PeerId(m.name) for m in view.members if m.state in {"left", "revoked"})
+        effects: list[Effect] = []
+        for name in sorted(left - self._left):
+            if name in self.neighbours and not self.neighbours[name].gone:
+                self.neighbours[name].gone = True
+                effects.append(Happened("left", name, "says the coordinator"))
+        self._left = left
+        if self.phase is Phase.LOBBY and view.founding:
+            self._late = self._me not in view.founding
+            # A late joiner asks for round 1 and is given whatever is newest: it then jumps there.
+            return (*effects, *self._begin_round(2 if self._late else 1, now_s))
+        return (*effects, *self._settle(now_s))
+
+    # -- what the neighbours say ---------------------------------------------------------------
+
+    def link_up(self, name: PeerId, now_s: float) -> tuple[Effect, ...]:
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        neighbour.connected = True
+        neighbour.gone = name in self._left
+        return (*self._life(neighbour, now_s), *self._settle(now_s))
+
+    def link_down(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
+        neighbour = self.neighbours.get(name)
+        if neighbour is not None:
+            neighbour.connected = False
+        return self._settle(now_s)
+
+    def said_bye(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
+        """A neighbour leaves, by its own word."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None or neighbour.gone:
+            return ()
+        neighbour.gone, neighbour.connected = True, False
+        return (Happened("left", name, reason), *self._settle(now_s))
+
+    def said_done(self, name: PeerId, now_s: float) -> tuple[Effect, ...]:
+        """A neighbour needs nothing more of us."""
+        neighbour = self._known(name)
+        neighbour.said_done = True
+        return self._settle(now_s)
+
+    def knows_done(self, name: PeerId, now_s: float) -> tuple[Effect, ...]:
+        """A neighbour has taken note that we need nothing more of it."""
+        neighbour = self._known(name)
+        neighbour.knows_done = True
+        return self._settle(now_s)
+
+    def waiting(self, name: PeerId, news: NotYet, now_s: float) -> tuple[Effect, ...]:
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        neighbour.news, neighbour.news_s = news, now_s
+        return (*self._life(neighbour, now_s), *self._settle(now_s))
+
+    def answered(
+        self, name: PeerId, manifest: SnapshotManifest, digest: bytes, now_s: float
+    ) -> tuple[Effect, ...]:
+        """A neighbour has a result for us."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        effects = self._life(neighbour, now_s)
+        over = self.phase in {Phase.DRAIN, Phase.LEFT}
+        if over or neighbour.pulling is not None or neighbour.has(manifest.round_no):
+            return effects
+        slot = neighbour.spare_slot()
+        neighbour.pulling = Pulling(digest, manifest.round_no, slot)
+        return (*effects, Fetch(name, manifest, digest, slot), *self._settle(now_s))
+
+    def refused(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
+        """A neighbour will not talk to us, or what it sent does not fit."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        neighbour.pulling = None
+        neighbour.fault = neighbour.fault or reason
+        return (*self._life(neighbour, now_s), *self._settle(now_s))
+
+    # -- what the data plane says -------------------------------------------------------------
+
+    def progressed(self, name: PeerId, num_bytes: int, now_s: float) -> tuple[Effect, ...]:
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        neighbour.pulled_bytes += num_bytes
+        return self._life(neighbour, now_s)
+
+    def pulled(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Effect, ...]:
+        """A snapshot is here whole, and every digest fits."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None or neighbour.pulling is None:
+            return ()
+        if neighbour.pulling.digest != snapshot.digest:
+            return ()
+        neighbour.pulling.snapshot = snapshot
+        return (*self._life(neighbour, now_s), Order(Inspect(name, snapshot)))
+
+    def pull_failed(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
+        """A pull came to nothing; the neighbour is asked again while the round is open."""
+        neighbour = self.neighbours.get(name)
+        if neighbour is None:
+            return ()
+        neighbour.pulling = None
+        effects: tuple[Effect, ...] = (Happened("pull-failed", name, reason),)
+        if self.phase is Phase.COLLECT and not neighbour.settled(self.round_no - 1):
+            effects += (Question(name, self.round_no - 1),)
+        return (*effects, *self._settle(now_s))
+
+    def inspected(self, done: Inspected, now_s: float) -> tuple[Effect, ...]:
+        """The trainer has looked at what was pulled; an empty `fault` admits it."""
+        name = PeerId(done.neighbour)
+        neighbour = self.neighbours.get(name)
+        if neighbour is None or neighbour.pulling is None or neighbour.pulling.snapshot is None:
+            return ()
+        pulling, snapshot = neighbour.pulling, neighbour.pulling.snapshot
+        if pulling.digest != done.digest:
+            return ()
+        neighbour.pulling = None
+        if done.fault:
+            neighbour.fault = done.fault
+            return (Happened("refused", name, done.fault), *self._settle(now_s))
+        neighbour.good = Held(pulling.round_no, snapshot, pulling.slot)
+        if self.phase is not Phase.COLLECT:
+            return ()  # filed: it arrived after its round had closed
+        if neighbour.has(self.round_no - 1):
+            neighbour.arrived(now_s - self._began_s)
+            return self._settle(now_s)
+        return (Question(name, self.round_no - 1), *self._settle(now_s))
+
+    # -- what the trainer says -----------------------------------------------------------------
+
+    def working(self, news: Working, now_s: float) -> tuple[Effect, ...]:
+        eta_s = news.eta_s if self.phase is Phase.TRAIN else self._work_s
+        return (Tell(self.round_no, self.phase.value, news.fraction, eta_s),)
+
+    def mixed(self, done: MixDone, now_s: float) -> tuple[Effect, ...]:
+        self._mixed = done
+        return self._enter(Phase.TRAIN, Order(Train(self.round_no)))
+
+    def trained(self, done: TrainDone, now_s: float) -> tuple[Effect, ...]:
+        self._trained = done
+        return self._enter(Phase.EVALUATE, Order(Evaluate(self.round_no)))
+
+    def evaluated(self, done: Evaluated, now_s: float) -> tuple[Effect, ...]:
+        self._scores = done
+        return self._enter(Phase.PUBLISH, Order(Publish(self.round_no)))
+
+    def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
+        self._work_s = max(self._work_s, now_s - self._worked_from_s)
+        effects = (Serve(done.snapshot, done.round_no), Record(self._record(now_s)))
+        self._skipped = ()
+        if self.round_no >= self._rounds:
+            return (*effects, *self._drain(now_s))
+        return (*effects, *self._begin_round(self.round_no + 1, now_s))
+
+    # -- time, and the person ------------------------------------------------------------------
+
+    def wake(self, now_s: float) -> tuple[Effect, ...]:
+        return self._settle(now_s)
+
+    def stop(self, reason: str) -> tuple[Effect, ...]:
+        """Leave now: a person asked for it."""
+        if self.phase is Phase.LEFT:
+            return ()
+        self.phase = Phase.LEFT
+        return (End(reason),)
+
+    def missing(self) -> tuple[PeerId, ...]:
+        """Neighbours that this COLLECT still waits for, sorted."""
+        if self.phase is not Phase.COLLECT:
+            return ()
+        return tuple(n for n in self.asked if not self.neighbours[n].settled(self.round_no - 1))
+
+    # -- COLLECT --------------------------------------------------------------------------------
+
+    def _begin_round(self, round_no: int, now_s: float) -> tuple[Effect, ...]:
+        """Draw the neighbours of this round and ask them, or skip the rounds of others."""
+        self._refresh_roster()
+        if self._participation < 1.0 and not self._late:
+            while self._me not in active(self._roster, self._participation, self._seed, round_no):
+                round_no += 1
+                if round_no > self._rounds:
+                    return self._drain(now_s)
+        self.round_no = round_no
+        self.phase = Phase.COLLECT
+        self._began_s = self._round_began_s = now_s
+        self._mixed = self._trained = self._scores = None
+        self.asked = self._to_ask(round_no - 1)
+        effects: list[Effect] = [Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
+        for name in self.asked:
+            neighbour = self.neighbours[name]
+            neighbour.begin()
+            if not neighbour.settled(round_no - 1) and neighbour.pulling is None:
+                effects.append(Question(name, round_no - 1))
+        return (*effects, *self._settle(now_s))
+
+    def _refresh_roster(self) -> None:
+        if self._view is None:
+            return
+        founding = tuple(PeerId(name) for name in self._view.founding)
+        if self.round_no == 0 and not self._late and self._me in founding:
+            self._roster = tuple(n for n in founding if n not in self._left)
+        else:
+            self._roster = roster_of(self._view)
+        if self._me not in self._roster:
+            self._roster = tuple(sorted((*self._roster, self._me)))
+        self._adjacent = neighbours(self._topology.graph(self._roster, self._seed), self._me)
+        for name in self._adjacent:
+            self._known(name)
+
+    def _known(self, name: PeerId) -> Neighbour:
+        if name not in self.neighbours:
+            self.neighbours[name] = Neighbour(name)
+        return self.neighbours[name]
+
+    def _to_ask(self, round_no: int) -> tuple[PeerId, ...]:
+        """Who was to publish `round_no` and is a neighbour; nobody has a round 0 to give."""
+        if round_no < 1 or not self._exchanges:
+            return ()
+        names: Iterable[PeerId] = self._adjacent
+        if self._participation < 1.0 and not self._late:
+            publishing = active(self._roster, self._participation, self._seed, round_no)
+            names = (n for n in names if n in publishing)
+        return tuple(names)
+
+    def _settle(self, now_s: float) -> tuple[Effect, ...]:
+        """Close what is due to be closed; else say when to look again."""
+        if self.phase is Phase.COLLECT:
+            return self._settle_collect(now_s)
+        if self.phase is Phase.DRAIN:
+            return self._settle_drain(now_s)
+        return ()
+
+    def _settle_collect(self, now_s: float) -> tuple[Effect, ...]:
+        wanted = self.round_no - 1
+        pending = [self.neighbours[n] for n in self.asked if not self.neighbours[n].settled(wanted)]
+        if not pending:
+            return self._close(now_s)
+        bound_s = self._began_s + self._pace.bound(self._longest_s())
+        if now_s >= bound_s:
+            return self._close(now_s, given_up=pending)
+        due_s = bound_s
+        if self._quorum_is_in(wanted):
+            due_s = min(bound_s, max(n.give_up_s(self._began_s, self._pace) for n in pending))
+            if now_s >= due_s:
+                return self._close(now_s, given_up=pending)
+        return (WakeAt(due_s),)
+
+    def _quorum_is_in(self, wanted: int) -> bool:
+        if self._pace.quorum >= 1.0:
+            return False  # all: only the bound ends the wait
+        counted = [self.neighbours[n] for n in self.asked if not self.neighbours[n].lost]
+        got = sum(n.settled(wanted) for n in counted)
+        return got >= math.ceil(self._pace.quorum * len(counted))
+
+    def _longest_s(self) -> float:
+        asked = [self.neighbours[n] for n in self.asked]
+        told = [n.news.eta_s for n in asked if n.news is not None]
+        seen = [n.arrivals.mean_s for n in asked if n.arrivals is not None]
+        return max([self._work_s, *told, *seen])
+
+    def _close(self, now_s: float, given_up: Sequence[Neighbour] = ()) -> tuple[Effect, ...]:
+        effects: list[Effect] = []
+        for neighbour in given_up:
+            silent = now_s >= neighbour.heard_s + self._pace.silence_s
+            if silent and not neighbour.lost:
+                neighbour.lost = True
+                quiet_s = now_s - max(neighbour.heard_s, self._began_s)
+                effects.append(Happened("lost", neighbour.name, f"silent for {quiet_s:.0f} s"))
+        if jump_to := self._jump_target():
+            self._skipped += tuple(range(self.round_no, jump_to))
+            self.round_no = jump_to
+        self._sort_out()
+        self._late = False
+        self._waited_s = now_s - self._began_s
+        self._worked_from_s = now_s
+        order = Order(Mix(self.round_no, len(self._adjacent), self._inputs))
+        return (*effects, *self._enter(Phase.MIX, order))
+
+    def _jump_target(self) -> int:
+        """The round to jump to, or 0."""
+        wanted = self.round_no - 1
+        fresh = [
+            held.round_no
+            for name in self.asked
+            if (held := self.neighbours[name].good) is not None and held.round_no >= wanted
+        ]
+        if not fresh or median_low(fresh) - wanted < CATCH_UP_ROUNDS:
+            return 0
+        return min(median_low(fresh) + 1, self._rounds)
+
+    def _sort_out(self) -> None:
+        """Decide what is mixed: fresh, stale with its factor, or not at all."""
+        wanted = self.round_no - 1
+        inputs: list[Input] = []
+        missing: list[PeerId] = []
+        self._used, self._stale = {}, {}
+        for name in self.asked:
+            held = self.neighbours[name].good
+            age = wanted - held.round_no if held is not None else math.inf
+            if held is None or age > self._pace.max_staleness:
+                missing.append(name)
+                continue
+            if age <= 0:
+                self._used[name] = held.round_no
+            else:
+                self._stale[name] = int(age)
+            inputs.append(Input(held.snapshot, freshness(int(age), self._pace.half_life)))
+        self._inputs, self._missing = tuple(inputs), tuple(missing)
+
+    # -- the rest of a round ----------------------------------------------------------------------
+
+    def _enter(self, phase: Phase, order: Order) -> tuple[Effect, ...]:
+        self.phase = phase
+        return (Tell(self.round_no, phase.value, 0.0, self._work_s), order)
+
+    def _record(self, now_s: float) -> RoundRecord:
+        mixed, trained, scores = self._mixed, self._trained, self._scores
+        faults = {n: self.neighbours[n].fault for n in self.asked if self.neighbours[n].fault}
+        return RoundRecord(
+            round_no=self.round_no,
+            used=dict(self._used),
+            stale=dict(self._stale),
+            missing=self._missing,
+            refused=faults,
+            skipped=self._skipped,
+            waited_s=self._waited_s,
+            mix_s=mixed.seconds if mixed else 0.0,
+            train_s=trained.seconds if trained else 0.0,
+            round_s=now_s - self._round_began_s,
+            num_steps=trained.num_steps if trained else 0,
+            train_loss=trained.loss if trained else 0.0,
+            mixed=scores.mixed if scores else None,
+            trained=scores.trained if scores else None,
+            own=scores.own if scores else None,
+            served=scores.served if scores else "trained",
+            weights=mixed.weights if mixed else (),
+            notes={note.name: note.value for note in mixed.notes} if mixed else {},
+            pulled_bytes=sum(self.neighbours[n].pulled_bytes for n in self.asked),
+        )
+
+    def _life(self, neighbour: Neighbour, now_s: float) -> tuple[Effect, ...]:
+        return (Happened("returned", neighbour.name),) if neighbour.heard(now_s) else ()
+
+    # -- DRAIN ------------------------------------------------------------------------------------
+
+    def _drain(self, now_s: float) -> tuple[Effect, ...]:
+        self.phase = Phase.DRAIN
+        self._began_s = now_s
+        farewells = tuple(Farewell(n) for n in sorted(self.neighbours)) if self._exchanges else ()
+        return (
+            Tell(self.round_no, Phase.DRAIN.value, 0.0, 0.0),
+            *farewells,
+            *self._settle_drain(now_s),
+        )
+
+    def _settle_drain(self, now_s: float) -> tuple[Effect, ...]:
+        """Serve on until every living neighbour has said that it needs nothing more."""
+        open_ones = [
+            n
+            for n in self.neighbours.values()
+            if self._exchanges and not n.gone and not n.lost and not (n.said_done and n.knows_done)
+        ]
+        end_s = self._began_s + self._pace.drain_s
+        due_s = self._began_s
+        for neighbour in open_ones:
+            alive = neighbour.connected
+            quiet_s = max(neighbour.heard_s, self._began_s) + self._pace.silence_s
+            due_s = max(due_s, end_s if alive else min(end_s, quiet_s))
+        if now_s < due_s:
+            return (WakeAt(due_s),)
+        self.phase = Phase.LEFT
+        return (End("finished"),)

@@ -1,0 +1,100 @@
+"""One neighbour as a peer's round machine sees it: what it sent, and how long it is waited for.
+
+No clock and no socket: the machine brings both. Two receive buffers (slots) alternate, so that an
+aborted pull never destroys the last good snapshot.
+"""
+
+import math
+from dataclasses import dataclass
+
+from peer.pace import Arrivals, Pace
+from peer.work import SnapshotRef
+from protocol.ids import PeerId
+from protocol.wire.messages import NotYet
+
+__all__ = ["Held", "Neighbour", "Pulling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An admitted snapshot, and the receive buffer that it lies in."""
+
+    round_no: int
+    snapshot: SnapshotRef
+    slot: int
+
+
+@dataclass(slots=True)
+class Pulling:
+    """A snapshot on its way: being received, then inspected by the trainer."""
+
+    digest: bytes
+    round_no: int
+    slot: int
+    snapshot: SnapshotRef | None = None  # once it is here whole
+
+
+@dataclass(slots=True)
+class Neighbour:
+    name: PeerId
+    good: Held | None = None  # last-known-good
+    pulling: Pulling | None = None
+    connected: bool = False
+    gone: bool = False  # it said goodbye, or the view says that it left
+    lost: bool = False  # given up in an earlier round, and silent since
+    said_done: bool = False  # needs nothing more of us
+    knows_done: bool = False  # knows that we need nothing more of it
+    heard_s: float = -math.inf  # last sign of life
+    news: NotYet | None = None  # what it said that it is doing
+    news_s: float = -math.inf
+    fault: str = ""  # why its newest result was refused in this round
+    pulled_bytes: int = 0  # in this round
+    arrivals: Arrivals | None = None
+
+    def begin(self) -> None:
+        """A new round: forget what belongs to the last one."""
+        self.news, self.news_s, self.fault, self.pulled_bytes = None, -math.inf, "", 0
+
+    def heard(self, now_s: float) -> bool:
+        """Note a sign of life; True if it had been given up."""
+        returned = self.lost
+        self.heard_s, self.lost = now_s, False
+        return returned
+
+    def has(self, round_no: int) -> bool:
+        """Is what it sent at least as new as `round_no`?"""
+        return self.good is not None and self.good.round_no >= round_no
+
+    def settled(self, round_no: int) -> bool:
+        """Nothing more is to be expected of it in this COLLECT."""
+        return self.has(round_no) or self.gone or bool(self.fault)
+
+    def spare_slot(self) -> int:
+        return 0 if self.good is None or self.good.slot == 1 else 1
+
+    def arrived(self, waited_s: float) -> None:
+        if self.arrivals is None:
+            self.arrivals = Arrivals()
+        self.arrivals.add(waited_s)
+
+    def give_up_s(self, began_s: float, pace: Pace) -> float:
+        """The instant at which this neighbour is waited for no longer, the quorum being in.
+
+        A lost one gets the grace only. Else it is the end of its silence, or what its own history
+        and its own word let expect, whichever comes first.
+        """
+        if self.lost:
+            return began_s + pace.grace_s
+        silent_s = max(self.heard_s, began_s) + pace.silence_s
+        expected_s = math.inf
+        if (
+            self.arrivals is not None
+            and (within_s := self.arrivals.expected_within_s()) is not None
+        ):
+            expected_s = began_s + within_s + pace.grace_s
+        if self.news is not None and self.news.eta_s > 0.0:
+            told_s = self.news_s + 2.0 * self.news.eta_s + pace.grace_s
+            expected_s = told_s if math.isinf(expected_s) else max(expected_s, told_s)
+        if self.pulling is not None and self.heard_s > began_s:
+            expected_s = max(expected_s, silent_s)  # bytes are flowing: only silence ends that
+        return min(silent_s, expected_s)

@@ -1,0 +1,37 @@
+"""What a round came to: the one record that the machine writes and everything else reads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from peer.work import Score, Weights
+from protocol.ids import PeerId
+
+__all__ = ["RoundRecord"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord:
+    round_no: int
+    used: Mapping[PeerId, int]  # fresh contributions: neighbour -> the round of what it sent
+    stale: Mapping[PeerId, int]  # last-known-good contributions: neighbour -> age in rounds
+    missing: tuple[PeerId, ...]  # asked, and nothing of it was mixed
+    refused: Mapping[PeerId, str]  # failed admission, and why
+    skipped: tuple[int, ...] = ()  # rounds jumped over before this one
+    waited_s: float = 0.0  # in COLLECT
+    mix_s: float = 0.0
+    train_s: float = 0.0
+    round_s: float = 0.0  # from the start of COLLECT to the published result
+    num_steps: int = 0
+    train_loss: float = 0.0  # mean over the steps, nats
+    mixed: Score | None = None
+    trained: Score | None = None
+    own: Score | None = None
+    served: str = "trained"
+    weights: tuple[Weights, ...] = ()
+    notes: Mapping[str, float] = field(default_factory=dict)
+    pulled_bytes: int = 0
+
+    @property
+    def degraded(self) -> bool:
+        """Somebody who was asked did not take part with a fresh result."""
+        return bool(self.stale or self.missing or self.refused)

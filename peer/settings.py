@@ -1,0 +1,165 @@
+"""The run's manifest as this peer understands it: flat keys checked, completed, and made typed.
+
+Torch-free: a node completes and compares settings, its trainer obeys them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from peer.admit import AdmitOptions
+from peer.options.fields import Options, Rule, Value, build, check, choice, rules, values, whole
+from peer.options.fields import number as real
+from peer.options.recipe import PRESETS, SLOTS, Recipe, expand, option_rules, read
+from peer.pace import Pace
+from protocol.errors import ConfigError, RefusedError
+from protocol.topology import Topology, parse_topology
+from protocol.wire.messages import WIRE_VERSION
+
+__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed_keys"]
+
+DEFAULT_PRESET = "kinfolk"
+DEFAULT_MODEL = "lenet5"
+DEFAULT_TOPOLOGY = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    seed: int = whole(0, "[0, 2147483647]", "everything random derives from it")
+    rounds: int = whole(40, "[1, 1000000]", "rounds to play")
+    participation: float = real(1.0, "(0, 1]", "share of the peers that is active in a round")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    norm: str = choice("group", "group | batch", "normalisation layers, where the model has any")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+_GROUPS: Mapping[str, type[Options]] = {
+    "run": RunOptions,
+    "model": ModelOptions,
+    "pace": Pace,
+    "admit": AdmitOptions,
+}
+_METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train")
+_WORDS = ("method", "model", "run.topology", "data.input")  # any text; checked where it is used
+_COUNTS = ("wire", "data.classes")
+
+
+def _group_rules() -> dict[str, Rule]:
+    return {f"{g}.{name}": rule for g, cls in _GROUPS.items() for name, rule in rules(cls).items()}
+
+
+def _is_of_method(key: str) -> bool:
+    return key.split(".", 1)[0] in _METHOD_SECTIONS
+
+
+def typed_keys(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Every key that a manifest may have when `names` fill the slots."""
+    return tuple(sorted({*_group_rules(), *_WORDS, *_COUNTS, *option_rules(names), *SLOTS}))
+
+
+def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """Every key of a manifest with its value: what was typed, and the defaults for the rest.
+
+    Raises:
+        ConfigError: an unknown key, or a value that is not allowed.
+    """
+    declared = _group_rules()
+    flat: dict[str, Value] = {key: rule.default for key, rule in declared.items()}
+    flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
+    preset = str(explicit.get("method", DEFAULT_PRESET))
+    if preset not in PRESETS:
+        close = get_close_matches(preset, PRESETS, n=3) or sorted(PRESETS)
+        raise ConfigError(f"there is no method {preset!r}", hint=f"try {', '.join(close)}")
+    flat["method"] = preset
+    for key, value in explicit.items():
+        if key in declared:
+            flat[key] = declared[key].read(key, value)
+        elif key in _WORDS:
+            flat[key] = str(value)
+        elif key in _COUNTS:
+            flat[key] = _count(key, value)
+        elif not _is_of_method(key):
+            known = [*declared, *_WORDS, *_COUNTS, *SLOTS]
+            close = get_close_matches(key, known, n=3)
+            hint = f"close to it: {', '.join(close)}" if close else "docs/design.md lists them all"
+            raise ConfigError(f"there is no option {key!r}", hint=hint)
+    flat |= expand(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
+    Settings.read(flat)
+    return dict(sorted(flat.items()))
+
+
+def _count(key: str, value: Value) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigError(f"{key} = {value} cannot be used: it must be a whole number") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    run: RunOptions
+    topology: Topology
+    method: str
+    recipe: Recipe
+    model: str
+    model_options: ModelOptions
+    pace: Pace
+    admit: AdmitOptions
+    input_shape: tuple[int, ...]  # channels, height, width; empty while no data fixes it
+    num_classes: int  # 0 while no data fixes it
+    flat: Mapping[str, Value]
+
+    @classmethod
+    def read(cls, flat: Mapping[str, Value]) -> "Settings":
+        """Make a whole manifest typed.
+
+        Raises:
+            ConfigError: a value is not allowed.
+            RefusedError: the run speaks another version of the wire.
+        """
+        wire = flat.get("wire", WIRE_VERSION)
+        if wire != WIRE_VERSION:
+            raise RefusedError(
+                f"the run speaks wire version {wire}, this peer speaks {WIRE_VERSION}",
+                hint="install the same version of kinfolk on every host",
+            )
+        groups = {group: _group(group, flat) for group in _GROUPS}
+        return cls(
+            run=build(RunOptions, groups["run"]),
+            topology=parse_topology(str(flat["run.topology"])),
+            method=str(flat["method"]),
+            recipe=read({k: v for k, v in flat.items() if _is_of_method(k)}),
+            model=str(flat["model"]),
+            model_options=build(ModelOptions, groups["model"]),
+            pace=build(Pace, groups["pace"]),
+            admit=build(AdmitOptions, groups["admit"]),
+            input_shape=_shape(str(flat.get("data.input", ""))),
+            num_classes=int(flat.get("data.classes", 0)),
+            flat=dict(flat),
+        )
+
+
+def _group(group: str, flat: Mapping[str, Value]) -> dict[str, Value]:
+    declared = rules(_GROUPS[group])
+    return {
+        name: rule.read(f"{group}.{name}", flat[f"{group}.{name}"])
+        for name, rule in declared.items()
+        if f"{group}.{name}" in flat
+    }
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    if not text:
+        return ()
+    parts = text.split("x")
+    if not all(p.isdecimal() and int(p) > 0 for p in parts):
+        raise ConfigError(f"data.input = {text} cannot be used: it must be like 3x28x28")
+    return tuple(int(p) for p in parts)
