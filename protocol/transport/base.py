@@ -18,15 +18,14 @@ __all__ = [
     "Listener",
     "Pollable",
     "Poller",
-    "Refusal",
     "Sent",
     "Transport",
     "Wake",
 ]
 
-Admits: TypeAlias = Callable[
-    [bytes], bool
-]  # raw 32-byte CURVE key -> may it connect? Never raises.
+# Raw 32-byte CURVE key -> may it connect? Called from a thread of the transport's; an exception
+# counts as no.
+Admits: TypeAlias = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +54,6 @@ class Sent(Enum):
     GONE = "gone"  # no such route any more
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """How many frames were dropped unread, and why: over the size limit, malformed."""
-
-    count: int
-    reason: str
-
-
 class Listener(Protocol):
     @property
     def address(self) -> str:
@@ -89,8 +80,8 @@ class Caller(Protocol):
         """The next header, or (header, payload bytes written), or an event, or None at once.
 
         `into` is called with the header of a message that has a payload and returns where the
-        payload belongs, or None to drop it. A payload that does not fit exactly is dropped and told
-        as a size of -1.
+        payload belongs, or None to drop it, which is told as a size of 0. A payload that does not
+        fit exactly is told as a size of -1; what it wrote is not to be used.
         """
 
     def close(self) -> None: ...
@@ -126,8 +117,12 @@ class Transport(Protocol):
             AddressError: the address is in use or not of this machine.
         """
 
-    def call(self, address: str, *, server_key: bytes, bulk: bool = False) -> Caller:
-        """Connect in the background; `bulk` allows pieces of MAX_PIECE_BYTES and big manifests."""
+    def call(self, address: str, *, server_key: bytes) -> Caller:
+        """Connect in the background, and again whenever the connection is lost.
+
+        Raises:
+            AddressError: the address cannot be one.
+        """
 
     def poller(self) -> Poller: ...
 

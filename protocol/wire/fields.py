@@ -3,6 +3,7 @@
 `Annotated[int, Range(0, 9)]` is a number in [0, 9]; `Annotated[bytes, Size(32, 32)]` is 32 bytes;
 `Annotated[tuple[Name, ...], Size(0, 1024)]` is a list of at most 1024 names.
 Every length and count that is read from the network has its ceiling here or in messages.py.
+A string holds printable characters only: no line breaks, no escapes of a terminal.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ __all__ = [
     "Size",
     "Text",
     "Xid",
+    "as_text",
 ]
 
 
@@ -57,5 +59,13 @@ RoundNo: TypeAlias = Annotated[int, Range(0, 2**31)]
 RunKey: TypeAlias = Annotated[bytes, Size(16, 16)]
 Seconds: TypeAlias = Annotated[float, Range(0.0, 1e8)]
 Signature: TypeAlias = Annotated[bytes, Size(64, 64)]
-Text: TypeAlias = Annotated[str, Size(0, 400)]  # for a person; never parsed
+Text: TypeAlias = Annotated[str, Size(0, 400)]  # for a person, never parsed; see as_text
 Xid: TypeAlias = Annotated[int, Range(0, 2**32 - 1)]
+
+_TEXT_CHARS = 400
+
+
+def as_text(reason: object) -> str:
+    """Make a Text of anything that has words, such as an error: one line, cut to its limit."""
+    words = " ".join(str(reason).split())
+    return "".join(c if c.isprintable() else "?" for c in words)[:_TEXT_CHARS]

@@ -33,6 +33,7 @@ __all__ = [
     "MAX_MEMBERS",
     "MAX_PIECE_BYTES",
     "MAX_REQUEST_BYTES",
+    "MIN_PIECE_BYTES",
     "WIRE_VERSION",
     "Admitted",
     "Ask",
@@ -67,9 +68,10 @@ __all__ = [
 ]
 
 WIRE_VERSION = 1
-MAX_REQUEST_BYTES = 4096  # anything that a client sends: MAXMSGSIZE of every listening socket
+MAX_REQUEST_BYTES = 4096  # anything that a client sends; every listening socket drops more
 MAX_MANIFEST_BYTES = 1_000_000  # about 8,000 tensors
 MAX_PIECE_BYTES = 1 << 20  # payload of one Data
+MIN_PIECE_BYTES = 1 << 14
 MAX_MEMBERS = 2048
 MAX_TENSORS = 16384
 MAX_OPTIONS = (
@@ -201,12 +203,17 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """Send me bytes [offset, end) of the body of the snapshot with this digest."""
+    """Send me bytes [offset, end) of the body of the snapshot with this digest.
+
+    Every piece has `piece_bytes`, the last one what is left: the reader knows before a payload
+    arrives how long it must be. Slow links ask for small pieces.
+    """
 
     xid: Xid
     digest: Digest
     offset: Count
     end: Count
+    piece_bytes: Annotated[int, Range(MIN_PIECE_BYTES, MAX_PIECE_BYTES)]
     credit: Annotated[int, Range(0, 2**31)]  # pieces that may be under way; clamped by the server
 
 
@@ -223,7 +230,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Followed by one raw frame of 1 to MAX_PIECE_BYTES bytes."""
+    """Followed by one raw frame: min(piece_bytes, end - offset) bytes of the Get."""
 
     xid: Xid
     offset: Count

@@ -1,0 +1,230 @@
+"""The answering side of the control conversation, for all who ask. No clock, no socket, no thread.
+
+Holds the manifests of the last two snapshots and the questions that stand. A question is answered
+at once by an Offer, or by NotYet now and every two seconds until the snapshot is there. Greeting
+leaves no state behind: a question is judged by its run and by who asks, so a peer that restarts
+needs no memory of who had greeted it.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from protocol.errors import LocalProtocolError, RemoteProtocolError
+from protocol.ids import PeerId
+from protocol.wire.link import WakeAt
+from protocol.wire.messages import (
+    WIRE_VERSION,
+    Ask,
+    Bye,
+    Cancel,
+    Credit,
+    Data,
+    Done,
+    DoneAck,
+    Err,
+    Get,
+    Hello,
+    NotYet,
+    Offer,
+    PeerMessage,
+    Refuse,
+    Welcome,
+)
+
+__all__ = ["Effect", "PeerDone", "Reply", "Shelf", "Status"]
+
+SNAPSHOTS_KEPT = 2
+NOT_YET_EVERY_S = 2.0
+ROUTES_PER_PEER = 4  # a peer has one control connection; the others died without our knowing
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    route: bytes
+    message: PeerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDone:
+    """This peer needs nothing more of us. It may be told again."""
+
+    peer: PeerId
+
+
+Effect: TypeAlias = Reply | WakeAt | PeerDone
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far this node is, for those who wait."""
+
+    at_round: int
+    phase: str
+    fraction: float = 0.0  # of the phase
+    eta_s: float = 0.0  # until its result; 0 when it cannot tell
+
+
+class Shelf:
+    """Feed it what happens; carry out what it returns, in order."""
+
+    def __init__(self, *, run: bytes, name: PeerId, schema: bytes) -> None:
+        """Begin with nothing to offer.
+
+        Args:
+            run: 16 bytes.
+            name: ours.
+            schema: digest of what is shared, 32 bytes.
+        """
+        self._run = run
+        self._name = name
+        self._schema = schema
+        self._status = Status(at_round=0, phase="lobby")
+        self._manifests: dict[int, bytes] = {}  # by round, oldest first
+        self._routes: dict[bytes, PeerId] = {}  # last heard of last
+        self._questions: dict[bytes, Ask] = {}  # by route
+        self._remind_at_s = 0.0
+
+    @property
+    def newest(self) -> int:
+        """The newest round that it offers; 0 while it has none."""
+        return max(self._manifests, default=0)
+
+    def status(self, status: Status) -> None:
+        """From now on, tell this to those who wait."""
+        self._status = status
+
+    def publish(self, round_no: int, manifest: bytes) -> tuple[Effect, ...]:
+        """Offer a snapshot, first to those who wait for it; the one before the last is forgotten.
+
+        Raises:
+            LocalProtocolError: it is older than the newest, or differs from it.
+        """
+        if self._manifests.get(round_no, manifest) != manifest or round_no < self.newest:
+            raise LocalProtocolError(
+                f"round {round_no} cannot be published after round {self.newest}, or twice"
+            )
+        self._manifests[round_no] = manifest
+        for old in sorted(self._manifests)[:-SNAPSHOTS_KEPT]:
+            del self._manifests[old]
+        answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
+        for route, _ in answered:
+            del self._questions[route]
+        return tuple(Reply(route, self._offer(ask)) for route, ask in answered)
+
+    def receive(
+        self, route: bytes, peer: PeerId, message: PeerMessage, now_s: float
+    ) -> tuple[Effect, ...]:
+        """Take one message.
+
+        Args:
+            route: where answers go.
+            peer: whom the authenticated key belongs to.
+            message: theirs.
+            now_s: the instant.
+
+        Raises:
+            RemoteProtocolError: it is no message of one who asks.
+        """
+        self._remember(route, peer)
+        match message:
+            case Hello():
+                differs = self._differs(message, peer)
+                if differs:
+                    return (Reply(route, Refuse(differs)),)
+                return (Reply(route, Welcome(self._name, self.newest)),)
+            case Ask(run) | Done(run) if run != self._run:
+                return (Reply(route, Refuse(self._other_run(run))),)
+            case Ask():
+                return self._ask(route, message, now_s)
+            case Done():
+                self._questions.pop(route, None)
+                return Reply(route, DoneAck(self._run)), PeerDone(peer)
+            case Bye():
+                self.gone(route)
+                return ()
+            case (
+                Welcome() | Refuse() | NotYet() | Offer() | DoneAck()
+                | Get() | Credit() | Cancel() | Data() | Err()
+            ):  # fmt: skip
+                raise RemoteProtocolError(f"{type(message).__name__} from {peer}, which asks here")
+            case _:
+                assert_never(message)
+
+    def wake(self, now_s: float) -> tuple[Effect, ...]:
+        """Time has passed: tell those who wait how far we are."""
+        if not self._questions:
+            return ()
+        if now_s < self._remind_at_s:
+            return (WakeAt(self._remind_at_s),)
+        replies = [Reply(route, self._not_yet(ask)) for route, ask in self._questions.items()]
+        return *replies, self._remind(now_s)
+
+    def gone(self, route: bytes) -> None:
+        """This route leads nowhere any more."""
+        self._routes.pop(route, None)
+        self._questions.pop(route, None)
+
+    def forget(self, peer: PeerId) -> None:
+        """This peer was revoked: nothing more is sent to it."""
+        for route in [route for route, known in self._routes.items() if known == peer]:
+            self.gone(route)
+
+    def leave(self, reason: str) -> tuple[Effect, ...]:
+        """Say goodbye to everyone that was ever heard of."""
+        replies = tuple(Reply(route, Bye(reason)) for route in self._routes)
+        self._routes.clear()
+        self._questions.clear()
+        return replies
+
+    def _ask(self, route: bytes, ask: Ask, now_s: float) -> tuple[Effect, ...]:
+        if self._has(ask):
+            self._questions.pop(route, None)
+            return (Reply(route, self._offer(ask)),)
+        is_first = not self._questions
+        self._questions[route] = ask
+        reply = Reply(route, self._not_yet(ask))
+        return (reply, self._remind(now_s)) if is_first else (reply, WakeAt(self._remind_at_s))
+
+    def _remind(self, now_s: float) -> WakeAt:
+        self._remind_at_s = now_s + NOT_YET_EVERY_S
+        return WakeAt(self._remind_at_s)
+
+    def _has(self, ask: Ask) -> bool:
+        return bool(self._manifests) and self.newest >= ask.round_no
+
+    def _offer(self, ask: Ask) -> Offer:
+        round_no = ask.round_no if ask.round_no in self._manifests else self.newest
+        return Offer(self._run, round_no, ask.attempt, self._manifests[round_no])
+
+    def _not_yet(self, ask: Ask) -> NotYet:
+        now = self._status
+        return NotYet(
+            self._run, ask.round_no, ask.attempt, now.at_round, now.phase, now.fraction, now.eta_s
+        )
+
+    def _differs(self, hello: Hello, peer: PeerId) -> str:
+        """The first line of a greeting that does not fit; empty if all do."""
+        if hello.version != WIRE_VERSION:
+            return f"wire version {hello.version}, {self._name} speaks {WIRE_VERSION}"
+        if hello.run != self._run:
+            return self._other_run(hello.run)
+        if hello.sender != peer:
+            return f"name {hello.sender}, but the key is {peer}'s"
+        if hello.schema != self._schema:
+            return (
+                f"schema {hello.schema.hex()[:12]}, {self._name} has {self._schema.hex()[:12]}: "
+                "the models differ in names, shapes or dtypes of what is shared"
+            )
+        return ""
+
+    def _other_run(self, run: bytes) -> str:
+        return f"run {run.hex()[:12]}, {self._name} is in {self._run.hex()[:12]}"
+
+    def _remember(self, route: bytes, peer: PeerId) -> None:
+        is_new = self._routes.pop(route, None) is None
+        self._routes[route] = peer
+        if not is_new:
+            return
+        of_peer = [known for known, name in self._routes.items() if name == peer]
+        for old in of_peer[:-ROUTES_PER_PEER]:
+            self.gone(old)
