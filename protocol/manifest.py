@@ -1,6 +1,7 @@
 """The run's manifest: the options that all members share, as a flat mapping of dotted keys.
 
     [solver]
+    name = "sgd"       is the line    solver = sgd
     lr = 0.05          is the line    solver.lr = 0.05
 
 Knows the shape of a line, not its meaning: which options exist is the peer's to say.
@@ -8,20 +9,34 @@ Knows the shape of a line, not its meaning: which options exist is the peer's to
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from protocol.errors import ConfigError
 from protocol.wire.fields import Scalar
 from protocol.wire.messages import MAX_OPTIONS, MAX_REQUEST_BYTES, Option
 
-__all__ = ["MAX_OPTIONS_BYTES", "RUN_TABLES", "Manifest", "differences", "parse_assignment"]
+__all__ = ["MAX_OPTIONS_BYTES", "RUN_SECTIONS", "Manifest", "differences", "parse_assignment"]
 
-# The tables of an experiment file that all members share. The others (who runs where, which
+# The sections of an experiment file that all members share. The others (who runs where, which
 # faults, what to draw) are for whoever launches, and no part of the manifest.
-RUN_TABLES = frozenset(
-    {"admission", "aggregator", "codec", "data", "mixer", "model", "run", "solver", "topology"}
+RUN_SECTIONS = frozenset(
+    {
+        "admit",
+        "aggregator",
+        "method",
+        "mix",
+        "mixer",
+        "model",
+        "pace",
+        "run",
+        "solver",
+        "train",
+        "wire",
+    }
 )
+# Lines of [run] that the view carries, not the manifest.
+_OF_THE_VIEW = frozenset({"run.name", "run.founders"})
 MAX_OPTIONS_BYTES = MAX_REQUEST_BYTES - 512  # the rest of a Join takes less than 512
 _MAX_KEY_CHARS = 64
 _MAX_TEXT_CHARS = 500
@@ -56,21 +71,17 @@ class Manifest(Mapping[str, Scalar]):
         return f"Manifest({dict(self._lines)!r})"
 
     @classmethod
-    def from_tables(
-        cls, tables: Mapping[str, object], *, only: Collection[str] = RUN_TABLES
-    ) -> "Manifest":
-        """Flatten the tables of an experiment file that are named in `only`; skip the rest.
+    def from_tables(cls, tables: Mapping[str, object]) -> "Manifest":
+        """Flatten the run's sections of an experiment file; skip those that are not of the run.
 
         Raises:
-            ConfigError: a value is a list or a date, or the whole is too long.
+            ConfigError: a value is a list or a date, a line stands twice, or the whole is too long.
         """
         lines: dict[str, Scalar] = {}
-        for name, table in tables.items():
-            if name not in only:
-                continue
-            if not isinstance(table, Mapping):
-                raise ConfigError(f"{name} = {table!r} stands alone: it must be a table, [{name}]")
-            lines.update(_flattened(name, table))
+        for key, value in _flattened("", {k: v for k, v in tables.items() if k in RUN_SECTIONS}):
+            if key in lines:
+                raise ConfigError(f"{key} stands twice, once as {key}.name")
+            lines[key] = value
         return cls(lines)
 
     @classmethod
@@ -148,11 +159,13 @@ def _scalar(typed: str) -> Scalar:
 
 def _flattened(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, Scalar]]:
     for name, value in table.items():
-        key = f"{prefix}.{name}"
+        key = f"{prefix}.{name}" if prefix else name
+        if key in _OF_THE_VIEW:
+            continue
         if isinstance(value, Mapping):
             yield from _flattened(key, value)
         elif isinstance(value, bool | int | float | str):
-            yield key, value
+            yield prefix if prefix and name == "name" else key, value
         else:
             raise ConfigError(
                 f"{key} is a {type(value).__name__}: an option is true or false, a number, or text"

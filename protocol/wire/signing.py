@@ -8,7 +8,19 @@ from enum import Enum
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["Purpose", "new_sign_secret", "sign", "sign_public", "verify"]
+from protocol.errors import RemoteProtocolError
+from protocol.wire.codec import decode_document, encode_document
+from protocol.wire.messages import SignedView, View
+
+__all__ = [
+    "Purpose",
+    "new_sign_secret",
+    "open_view",
+    "seal_view",
+    "sign",
+    "sign_public",
+    "verify",
+]
 
 
 class Purpose(Enum):
@@ -39,3 +51,20 @@ def verify(public: bytes, purpose: Purpose, body: bytes, signature: bytes) -> bo
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def seal_view(view: View, secret: bytes) -> SignedView:
+    """Sign a view as the coordinator."""
+    body = encode_document(view)
+    return SignedView(body, sign(secret, Purpose.VIEW, body))
+
+
+def open_view(signed: SignedView, public: bytes) -> View:
+    """Read a view if the holder of `public` signed it.
+
+    Raises:
+        RemoteProtocolError: the signature does not fit, or the view is malformed.
+    """
+    if not verify(public, Purpose.VIEW, signed.body, signed.signature):
+        raise RemoteProtocolError("the view is not signed by the run's coordinator")
+    return decode_document(View, signed.body)
