@@ -75,13 +75,13 @@ class Caller(Protocol):
         """Queue a message; False when not connected or full. Never blocks."""
 
     def receive(
-        self, into: Callable[[bytes], memoryview | None]
+        self, into: Callable[[bytes], memoryview | None] | None = None
     ) -> bytes | tuple[bytes, int] | CallerEvent | None:
         """The next header, or (header, payload bytes written), or an event, or None at once.
 
         `into` is called with the header of a message that has a payload and returns where the
-        payload belongs, or None to drop it, which is told as a size of 0. A payload that does not
-        fit exactly is told as a size of -1; what it wrote is not to be used.
+        payload belongs, or None (as without `into`) to drop it, which is told as a size of 0. A
+        payload that does not fit exactly is told as a size of -1; what it wrote is not to be used.
         """
 
     def close(self) -> None: ...
