@@ -1,0 +1,70 @@
+"""What holds for every test: examples, order, threads, and skips with their reasons."""
+
+import os
+import shutil
+import subprocess
+import sys
+from itertools import groupby
+from random import Random
+
+import pytest
+from hypothesis import settings
+
+# `make test` looks at the same few examples each time; `make test-long` draws many by its seed.
+settings.register_profile(
+    "default", max_examples=50, derandomize=True, deadline=None, database=None
+)
+settings.register_profile(
+    "long", max_examples=500, derandomize=False, deadline=None, print_blob=True
+)
+settings.load_profile("default")  # --hypothesis-profile is read later
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--order-seed", type=int, help="run files, and tests in a file, in this order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("order_seed")
+    if seed is not None:
+        items[:] = _reordered(items, Random(seed))
+    for mark, why_not in (("root", _why_no_namespaces), ("cuda", _why_no_cuda)):
+        marked = [item for item in items if item.get_closest_marker(mark)]
+        reason = why_not() if marked else ""
+        if reason:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_runtest_setup() -> None:
+    """Keep torch to one thread where a test has imported it: tests are small and share cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
+def _reordered(items: list[pytest.Item], chance: Random) -> list[pytest.Item]:
+    """Shuffle the files, and the tests within each: fixtures of a file are still made once."""
+    files = [list(tests) for _, tests in groupby(items, key=lambda item: item.path)]
+    chance.shuffle(files)
+    for tests in files:
+        chance.shuffle(tests)
+    return [test for tests in files for test in tests]
+
+
+def _why_no_namespaces() -> str:
+    if os.geteuid() != 0:
+        return "needs root: hosts are network namespaces"
+    lacking = [command for command in ("ip", "nft", "ping") if shutil.which(command) is None]
+    if lacking:
+        return f"needs the commands {', '.join(lacking)} (iproute2, nftables, iputils-ping)"
+    tried = subprocess.run(
+        ["unshare", "--net", "true"], capture_output=True, text=True, check=False
+    )
+    return f"may not make network namespaces: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _why_no_cuda() -> str:
+    import torch  # noqa: PLC0415 - takes seconds, and only tests of CUDA need to know
+
+    return "" if torch.cuda.is_available() else "needs a CUDA device"
