@@ -9,9 +9,8 @@ __all__ = ["AdmitOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitOptions:
-    """Digests are always checked: they are the transfer's own."""
+    """Layout and digests are always checked: without them there is nothing to mix."""
 
-    layout: bool = flag("true", "names, shapes and dtypes are those of the run")
     finite: bool = flag("true", "no NaN and no infinity")
     norm: bool = flag("true", "a norm that is not absurd")
 

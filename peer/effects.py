@@ -1,23 +1,36 @@
-"""What the round machine wants done. Whoever carries these out decides nothing."""
+"""What the round machine and the node want done. Who carries it out decides nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from peer.record import RoundRecord
-from peer.work import Command, SnapshotRef
+from peer.settings import Settings
+from peer.work import AloneDone, Command, Prepared, SnapshotRef
 from protocol.ids import PeerId
 from protocol.wire.messages import SnapshotManifest
 
 __all__ = [
+    "Act",
+    "Compared",
+    "Dial",
     "Effect",
     "End",
     "Farewell",
     "Fetch",
+    "Goodbye",
     "Happened",
+    "Lobby",
+    "Members",
+    "Open",
     "Order",
+    "Over",
     "Question",
     "Record",
+    "Say",
+    "SayTo",
     "Serve",
+    "Started",
     "Tell",
     "WakeAt",
 ]
@@ -83,7 +96,7 @@ class Happened:
     """A change of state worth a line: lost, returned, left, late."""
 
     event: str
-    peer: PeerId
+    peer: PeerId | None
     reason: str = ""
 
 
@@ -101,4 +114,102 @@ class WakeAt:
 
 Effect: TypeAlias = (
     Question | Fetch | Order | Serve | Tell | Farewell | Record | Happened | End | WakeAt
+)
+
+# -- of the node around the machine -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Send an encoded message to the coordinator."""
+
+    header: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Keep up a control connection to a neighbour; a new address replaces the old one."""
+
+    neighbour: PeerId
+    address: str
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SayTo:
+    """Send an encoded message to a neighbour."""
+
+    neighbour: PeerId
+    header: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Answer the members of this run from now on."""
+
+    run: bytes
+    schema: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who may connect: every admitted key that is not revoked, and its name."""
+
+    names: Mapping[bytes, PeerId]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The manifest is settled and the model is built."""
+
+    run: bytes
+    settings: Settings
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Lobby:
+    ready: int
+    founders: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A model trained on the own data alone has been evaluated."""
+
+    done: AloneDone
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """Tell all who are connected, and serve no more."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Nothing is left to do; the process ends with this exit code."""
+
+    code: int
+    reason: str
+
+
+Act: TypeAlias = (
+    Fetch
+    | Order
+    | Serve
+    | Tell
+    | Record
+    | Happened
+    | Say
+    | Dial
+    | SayTo
+    | Open
+    | Members
+    | Started
+    | Lobby
+    | Compared
+    | Goodbye
+    | Over
 )

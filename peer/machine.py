@@ -99,7 +99,7 @@ class Machine:
         self._topology = topology
         self._seed = seed
         self._rounds = rounds
-        self._pace = pace
+        self.pace = pace
         self._participation = participation
         self._exchanges = exchanges
         self.phase = Phase.LOBBY
@@ -370,22 +370,22 @@ class Machine:
         pending = [self.neighbours[n] for n in self.asked if not self.neighbours[n].settled(wanted)]
         if not pending:
             return self._close(now_s)
-        bound_s = self._began_s + self._pace.bound(self._longest_s())
+        bound_s = self._began_s + self.pace.bound(self._longest_s())
         if now_s >= bound_s:
             return self._close(now_s, given_up=pending)
         due_s = bound_s
         if self._quorum_is_in(wanted):
-            due_s = min(bound_s, max(n.give_up_s(self._began_s, self._pace) for n in pending))
+            due_s = min(bound_s, max(n.give_up_s(self._began_s, self.pace) for n in pending))
             if now_s >= due_s:
                 return self._close(now_s, given_up=pending)
         return (WakeAt(due_s),)
 
     def _quorum_is_in(self, wanted: int) -> bool:
-        if self._pace.quorum >= 1.0:
+        if self.pace.quorum >= 1.0:
             return False  # all: only the bound ends the wait
         counted = [self.neighbours[n] for n in self.asked if not self.neighbours[n].lost]
         got = sum(n.settled(wanted) for n in counted)
-        return got >= math.ceil(self._pace.quorum * len(counted))
+        return got >= math.ceil(self.pace.quorum * len(counted))
 
     def _longest_s(self) -> float:
         asked = [self.neighbours[n] for n in self.asked]
@@ -396,7 +396,7 @@ class Machine:
     def _close(self, now_s: float, given_up: Sequence[Neighbour] = ()) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         for neighbour in given_up:
-            silent = now_s >= neighbour.heard_s + self._pace.silence_s
+            silent = now_s >= neighbour.heard_s + self.pace.silence_s
             if silent and not neighbour.lost:
                 neighbour.lost = True
                 quiet_s = now_s - max(neighbour.heard_s, self._began_s)
@@ -432,14 +432,14 @@ class Machine:
         for name in self.asked:
             held = self.neighbours[name].good
             age = wanted - held.round_no if held is not None else math.inf
-            if held is None or age > self._pace.max_staleness:
+            if held is None or age > self.pace.max_staleness:
                 missing.append(name)
                 continue
             if age <= 0:
                 self._used[name] = held.round_no
             else:
                 self._stale[name] = int(age)
-            inputs.append(Input(held.snapshot, freshness(int(age), self._pace.half_life)))
+            inputs.append(Input(held.snapshot, freshness(int(age), self.pace.half_life)))
         self._inputs, self._missing = tuple(inputs), tuple(missing)
 
     # -- the rest of a round ----------------------------------------------------------------------
@@ -495,11 +495,11 @@ class Machine:
             for n in self.neighbours.values()
             if self._exchanges and not n.gone and not n.lost and not (n.said_done and n.knows_done)
         ]
-        end_s = self._began_s + self._pace.drain_s
+        end_s = self._began_s + self.pace.drain_s
         due_s = self._began_s
         for neighbour in open_ones:
             alive = neighbour.connected
-            quiet_s = max(neighbour.heard_s, self._began_s) + self._pace.silence_s
+            quiet_s = max(neighbour.heard_s, self._began_s) + self.pace.silence_s
             due_s = max(due_s, end_s if alive else min(end_s, quiet_s))
         if now_s < due_s:
             return (WakeAt(due_s),)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from peer.admit import AdmitOptions
-from peer.options.fields import Options, Rule, Value, build, check, choice, rules, values, whole
+from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
 from peer.options.recipe import PRESETS, SLOTS, Recipe, expand, option_rules, read
 from peer.pace import Pace

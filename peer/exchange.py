@@ -1,0 +1,99 @@
+"""Between what a peer trained and what crosses the wire: snapshots out, contributions in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from peer.checkpoint import map_snapshot, write_snapshot
+from peer.work import SnapshotRef
+from protocol.ids import PeerId
+from protocol.params import Params
+from protocol.round import Contribution, Trained
+from protocol.tensors import Sections, spec_body
+from protocol.wire.digest import digest
+from protocol.wire.layout import schema_digest
+from protocol.wire.messages import SnapshotManifest
+
+__all__ = ["Origin", "digest_of", "read_contribution", "sections_of", "write_contribution"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whose result of which round, trained from what."""
+
+    run: bytes
+    sender: PeerId
+    round_no: int
+    base: bytes  # digest of the start point
+    degree: int
+
+
+def sections_of(shared: Trained) -> Sections:
+    return {"params": shared.params, "buffers": shared.buffers, "extras": shared.extras}
+
+
+def digest_of(params: Params) -> bytes:
+    """Digest of a point: of its layout and of every tensor's bytes."""
+    specs = spec_body({"params": params})
+    return digest(schema_digest(specs) + b"".join(spec.digest for spec in specs))
+
+
+def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotRef:
+    """Write what leaves this peer, as the file that will be served.
+
+    Raises:
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    sections = sections_of(shared)
+    manifest = SnapshotManifest(
+        run=origin.run,
+        sender=origin.sender,
+        round_no=origin.round_no,
+        base=origin.base,
+        degree=origin.degree,
+        num_examples=shared.num_examples,
+        num_steps=shared.num_steps,
+        nova_a=shared.nova_a,
+        lr=shared.lr,
+        start_loss=shared.start_loss,
+        class_counts=shared.class_counts,
+        tensors=spec_body(sections),
+    )
+    return write_snapshot(path, manifest, sections)
+
+
+def read_contribution(
+    ref: SnapshotRef, *, freshness: float = 1.0, device: torch.device | None = None
+) -> Contribution:
+    """A snapshot on disk as a contribution; on the CPU its tensors are views of the file.
+
+    Raises:
+        LayoutError: the file is shorter than its manifest says.
+        OSError: it cannot be read.
+    """
+    manifest, sections = map_snapshot(ref)
+    if device is not None and device.type != "cpu":
+        sections = {
+            section: {name: t.to(device, non_blocking=True) for name, t in tensors.items()}
+            for section, tensors in sections.items()
+        }
+    trained = Trained(
+        params=sections["params"],
+        buffers=sections["buffers"],
+        extras=sections["extras"],
+        num_examples=manifest.num_examples,
+        num_steps=manifest.num_steps,
+        nova_a=manifest.nova_a,
+        lr=manifest.lr,
+        start_loss=manifest.start_loss,
+        class_counts=manifest.class_counts,
+    )
+    return Contribution(
+        sender=PeerId(manifest.sender),
+        round_no=manifest.round_no,
+        base=manifest.base,
+        degree=manifest.degree,
+        trained=trained,
+        freshness=freshness,
+    )

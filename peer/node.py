@@ -1,0 +1,398 @@
+"""A whole peer but for its sockets and trainer: membership, links, rounds. Sans-IO.
+
+Every method is an event with its instant; it returns what is to be done, in order. The shell asks
+`wake_at_s` how long it may wait. Must not know sockets, files, threads, clocks or tensors.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from peer.effects import (
+    Act,
+    Compared,
+    Dial,
+    Effect,
+    End,
+    Farewell,
+    Fetch,
+    Goodbye,
+    Happened,
+    Lobby,
+    Members,
+    Open,
+    Order,
+    Over,
+    Question,
+    Record,
+    Say,
+    SayTo,
+    Serve,
+    Started,
+    Tell,
+    WakeAt,
+)
+from peer.machine import Machine, Phase
+from peer.options.fields import Value
+from peer.settings import Settings, complete
+from peer.work import (
+    Alone,
+    AloneDone,
+    Evaluated,
+    Failed,
+    Inspected,
+    MixDone,
+    Prepare,
+    Prepared,
+    Published,
+    Quit,
+    Reply,
+    Setting,
+    SnapshotRef,
+    TrainDone,
+    Working,
+)
+from protocol.errors import OperatorError, RemoteProtocolError
+from protocol.ids import PeerId, RunId
+from protocol.manifest import Manifest
+from protocol.wire import link as links
+from protocol.wire import membership_effects as joining
+from protocol.wire.codec import COORDINATOR, PEER
+from protocol.wire.membership import Membership
+from protocol.wire.messages import WIRE_VERSION, Hello, View
+
+__all__ = ["Node", "Plan"]
+
+_MEMBERSHIP, _MACHINE = (
+    "coordinator",
+    "machine",
+)  # keys of wakes; a neighbour's is its name in brackets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a person asked of this peer."""
+
+    me: PeerId
+    explicit: Mapping[str, Value]  # options that were typed, and what the data fix
+    data: str  # path of the shard
+    device: str  # cpu, or the number of a GPU
+    directory: str  # the run directory of this peer
+    alone: bool  # afterwards, train on the own data alone as well
+
+
+class Node:
+    def __init__(self, plan: Plan, membership: Membership) -> None:
+        """Compose a node around its membership, which has not started yet."""
+        self.plan = plan
+        self.machine: Machine | None = None
+        self.settings: Settings | None = None
+        self.view: View | None = None
+        self._membership = membership
+        self._run: RunId | None = None
+        self._links: dict[PeerId, links.Link] = {}
+        self._dialled: dict[PeerId, tuple[str, bytes]] = {}
+        self._hello: Hello | None = None
+        self._wakes: dict[str, float] = {}
+        self._to_compare = ["sgd", "same"] if plan.alone else []
+        self._ended = ""  # why the run ended for this peer; empty while it goes on
+
+    @property
+    def wake_at_s(self) -> float | None:
+        """The earliest instant at which `wake` is due; None while only others can go on."""
+        return min(self._wakes.values(), default=None)
+
+    @property
+    def phase(self) -> str:
+        """For display: join, a phase of the machine, or alone."""
+        if self._ended:
+            return "alone"
+        return self.machine.phase.value if self.machine is not None else "join"
+
+    # -- events --------------------------------------------------------------------------------
+
+    def start(self, now_s: float) -> tuple[Act, ...]:
+        return self._join(self._membership.start(now_s), now_s)
+
+    def coordinator_connected(self, now_s: float) -> tuple[Act, ...]:
+        return self._join(self._membership.connected(now_s), now_s)
+
+    def coordinator_disconnected(self, reason: str, now_s: float) -> tuple[Act, ...]:
+        return self._join(self._membership.disconnected(now_s, reason), now_s)
+
+    def coordinator_said(self, header: bytes, now_s: float) -> tuple[Act, ...]:
+        return self._join(self._membership.receive(header, now_s), now_s)
+
+    def link_connected(self, name: PeerId, now_s: float) -> tuple[Act, ...]:
+        return self._link(name, lambda link: link.connected(now_s), now_s)
+
+    def link_disconnected(self, name: PeerId, now_s: float) -> tuple[Act, ...]:
+        return self._link(name, lambda link: link.disconnected(now_s), now_s)
+
+    def link_said(self, name: PeerId, header: bytes, now_s: float) -> tuple[Act, ...]:
+        def hear(link: links.Link) -> tuple[links.Effect, ...]:
+            try:
+                return link.receive(PEER.decode(header), now_s)
+            except RemoteProtocolError as error:
+                return link.fail(str(error), now_s)
+
+        return self._link(name, hear, now_s)
+
+    def peer_done(self, name: PeerId, now_s: float) -> tuple[Act, ...]:
+        """The server heard that this peer needs nothing more of us."""
+        return self._play(lambda m: m.said_done(name, now_s), now_s)
+
+    def progressed(self, name: PeerId, num_bytes: int, now_s: float) -> tuple[Act, ...]:
+        return self._play(lambda m: m.progressed(name, num_bytes, now_s), now_s)
+
+    def pulled(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Act, ...]:
+        return self._play(lambda m: m.pulled(name, snapshot, now_s), now_s)
+
+    def pull_failed(self, name: PeerId, reason: str, now_s: float) -> tuple[Act, ...]:
+        return self._play(lambda m: m.pull_failed(name, reason, now_s), now_s)
+
+    def replied(self, reply: Reply, now_s: float) -> tuple[Act, ...]:
+        """The trainer has answered, or tells how far it is."""
+        match reply:
+            case Prepared():
+                return self._prepared(reply, now_s)
+            case Failed(reason, operator):
+                return self._fail(reason, 2 if operator else 1, now_s)
+            case AloneDone():
+                return (Compared(reply), *self._compare())
+            case Working():
+                return self._play(lambda m: m.working(reply, now_s), now_s)
+            case Inspected():
+                return self._play(lambda m: m.inspected(reply, now_s), now_s)
+            case MixDone():
+                return self._play(lambda m: m.mixed(reply, now_s), now_s)
+            case TrainDone():
+                return self._play(lambda m: m.trained(reply, now_s), now_s)
+            case Evaluated():
+                return self._play(lambda m: m.evaluated(reply, now_s), now_s)
+            case Published():
+                return self._play(lambda m: m.published(reply, now_s), now_s)
+            case _:
+                assert_never(reply)
+
+    def trainer_ended(self, last_words: str, now_s: float) -> tuple[Act, ...]:
+        """The trainer process is gone, though nobody told it to go."""
+        return self._fail(f"the trainer process ended: {last_words}", 1, now_s)
+
+    def wake(self, now_s: float) -> tuple[Act, ...]:
+        """Fire what is due."""
+        acts: list[Act] = []
+        for key in [key for key, at_s in self._wakes.items() if at_s <= now_s]:
+            self._wakes.pop(key, None)
+            if key == _MEMBERSHIP:
+                acts += self._join(self._membership.wake(now_s), now_s)
+            elif key == _MACHINE:
+                acts += self._play(lambda m: m.wake(now_s), now_s)
+            else:
+                acts += self._link(PeerId(key[1:-1]), lambda link: link.wake(now_s), now_s)
+        return tuple(acts)
+
+    def stop(self, reason: str, now_s: float) -> tuple[Act, ...]:
+        """Leave cleanly: a person asked for it."""
+        if self._ended:  # the run is over already; only the comparison was going on
+            return (Over(0, reason),)
+        self._to_compare = []
+        return self._end(reason, now_s)
+
+    # -- membership ------------------------------------------------------------------------------
+
+    def _join(self, effects: Iterable[joining.Effect], now_s: float) -> tuple[Act, ...]:
+        acts: list[Act] = []
+        for effect in effects:
+            match effect:
+                case joining.Send(message):
+                    acts.append(Say(COORDINATOR.encode(message)))
+                case joining.WakeAt(at_s):
+                    self._wakes[_MEMBERSHIP] = at_s
+                case joining.Unsettled(options):
+                    acts += self._settle(options, now_s)
+                case joining.Settled(run, options):
+                    acts += self._settled(run, options, now_s)
+                case joining.ViewChanged(view):
+                    acts += self._viewed(view, now_s)
+                case joining.Refused(reason) | joining.GaveUp(reason):
+                    acts += self._fail(reason, 2, now_s)
+                case joining.CoordinatorLost(reason):
+                    acts.append(Happened("coordinator-lost", None, reason))
+                case joining.CoordinatorBack():
+                    acts.append(Happened("coordinator-back", None))
+                case _:
+                    assert_never(effect)
+        return tuple(acts)
+
+    def _settle(self, pinned: Manifest, now_s: float) -> tuple[Act, ...]:
+        try:
+            options = Manifest(complete({**pinned, **self.plan.explicit}))
+        except OperatorError as error:
+            return self._fail(str(error), 2, now_s)
+        return self._join(self._membership.settle(options, now_s), now_s)
+
+    def _settled(self, run: RunId, options: Manifest, now_s: float) -> tuple[Act, ...]:
+        try:
+            self.settings = Settings.read(options)
+        except OperatorError as error:
+            return self._fail(str(error), 2, now_s)
+        self._run = run
+        settings = tuple(Setting(key, value) for key, value in options.items())
+        plan = self.plan
+        prepare = Prepare(plan.me, run, settings, plan.data, plan.device, plan.directory)
+        return (Order(prepare),)
+
+    def _prepared(self, prepared: Prepared, now_s: float) -> tuple[Act, ...]:
+        if self._run is None or self.settings is None or self._ended:
+            return ()
+        settings = self.settings
+        self._hello = Hello(WIRE_VERSION, self._run, self.plan.me, prepared.schema)
+        self.machine = Machine(
+            me=self.plan.me,
+            topology=settings.topology,
+            seed=settings.run.seed,
+            rounds=settings.run.rounds,
+            pace=settings.pace,
+            participation=settings.run.participation,
+            exchanges=prepared.exchanges,
+        )
+        ready = self._membership.ready(prepared.schema, prepared.init, now_s)
+        return (
+            Started(self._run, settings, prepared),
+            Open(self._run, prepared.schema),
+            *self._join(ready, now_s),
+            *(self._viewed(self.view, now_s) if self.view is not None else ()),
+        )
+
+    def _viewed(self, view: View, now_s: float) -> tuple[Act, ...]:
+        self.view = view
+        admitted = {m.curve_key: PeerId(m.name) for m in view.members if m.state != "revoked"}
+        acts: list[Act] = [Members(admitted)]
+        if self.machine is not None and self.machine.phase is Phase.LOBBY and not view.founding:
+            ready = sum(m.state == "ready" and m.role == "peer" for m in view.members)
+            acts.append(Lobby(ready, view.founders))
+        return (*acts, *self._play(lambda m: m.view(view, now_s), now_s))
+
+    # -- links -----------------------------------------------------------------------------------
+
+    def _link(
+        self,
+        name: PeerId,
+        event: Callable[[links.Link], Iterable[links.Effect]],
+        now_s: float,
+    ) -> tuple[Act, ...]:
+        link = self._links.get(name)
+        if link is None:
+            return ()
+        acts: list[Act] = []
+        for effect in event(link):
+            match effect:
+                case links.Send(message):
+                    acts.append(SayTo(name, PEER.encode(message)))
+                case links.WakeAt(at_s):
+                    self._wakes[f"<{name}>"] = at_s
+                case _:
+                    acts += self._play(_heard(name, effect, now_s), now_s)
+        return tuple(acts)
+
+    def _dial(self) -> tuple[Act, ...]:
+        """Keep one link to each neighbour, at the address that the view gives."""
+        if self.machine is None or self.view is None or self._hello is None:
+            return ()
+        acts: list[Act] = []
+        by_name = {PeerId(m.name): m for m in self.view.members}
+        for name in sorted(self.machine.neighbours):
+            member = by_name.get(name)
+            where = (member.address, member.curve_key) if member is not None else ("", b"")
+            if not where[0] or self._dialled.get(name) == where:
+                continue
+            self._dialled[name] = where
+            if name not in self._links:
+                silence_s = self.machine.pace.silence_s
+                self._links[name] = links.Link(self._hello, neighbour=name, silence_s=silence_s)
+            acts.append(Dial(name, *where))
+        return tuple(acts)
+
+    # -- the round machine ------------------------------------------------------------------------
+
+    def _play(self, event: Callable[[Machine], Iterable[Effect]], now_s: float) -> tuple[Act, ...]:
+        if self.machine is None or self._ended:
+            return ()
+        effects = tuple(event(self.machine))
+        acts = list(self._dial())
+        for effect in effects:
+            acts += self._act(effect, now_s)
+        return tuple(acts)
+
+    def _act(self, effect: Effect, now_s: float) -> tuple[Act, ...]:
+        match effect:
+            case Question(name, round_no):
+                return self._link(name, lambda link: link.ask(round_no, now_s), now_s)
+            case Farewell(name):
+                return self._link(name, lambda link: link.finish(now_s), now_s)
+            case WakeAt(at_s):
+                self._wakes[_MACHINE] = at_s
+                return ()
+            case End(reason):
+                return self._end(reason, now_s)
+            case Tell(round_no, phase):
+                self._membership.report(round_no, phase, now_s)
+                return (effect,)
+            case Fetch() | Order() | Serve() | Record() | Happened():
+                return (effect,)
+            case _:
+                assert_never(effect)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _end(self, reason: str, now_s: float) -> tuple[Act, ...]:
+        if self._ended:
+            return ()
+        self._ended = reason
+        self._wakes.clear()
+        leave = self._join(self._membership.leave(reason, now_s), now_s)
+        return (*leave, Goodbye(reason), *self._compare())
+
+    def _compare(self) -> tuple[Act, ...]:
+        if self._to_compare:
+            return (Order(Alone(self._to_compare.pop(0))),)
+        return (Order(Quit()), Over(0, self._ended))
+
+    def _fail(self, reason: str, code: int, now_s: float) -> tuple[Act, ...]:
+        self._to_compare = []
+        self._ended = self._ended or reason
+        self._wakes.clear()
+        leave = self._membership.leave(reason[:200], now_s)
+        says = tuple(
+            Say(COORDINATOR.encode(e.message)) for e in leave if isinstance(e, joining.Send)
+        )
+        return (*says, Goodbye(reason[:200]), Over(code, reason))
+
+
+def _heard(
+    name: PeerId, effect: links.Effect, now_s: float
+) -> Callable[[Machine], Iterable[Effect]]:
+    """What a link tells, as an event of the round machine."""
+
+    def event(machine: Machine) -> Iterable[Effect]:
+        match effect:
+            case links.LinkUp():
+                return machine.link_up(name, now_s)
+            case links.LinkDown(reason, said_bye):
+                down = machine.said_bye if said_bye else machine.link_down
+                return down(name, reason, now_s)
+            case links.Waiting(not_yet):
+                return machine.waiting(name, not_yet, now_s)
+            case links.Answered(_, manifest, digest):
+                return machine.answered(name, manifest, digest, now_s)
+            case links.Refused(reason):
+                return machine.refused(name, reason, now_s)
+            case links.Finished():
+                return machine.knows_done(name, now_s)
+            case links.Send() | links.WakeAt():
+                return ()
+            case _:
+                assert_never(effect)
+
+    return event

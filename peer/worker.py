@@ -1,0 +1,133 @@
+"""The trainer process: reads commands from its node, carries them out, answers. The only loop here.
+
+Run as `python -m peer.worker FD`, where FD is the inherited end of the node's socket pair. It lives
+exactly as long as its node: the end of the pipe ends it, and so does the node's death.
+"""
+
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+from peer.lifeline import die_with_parent
+from peer.pipe import Pipe
+from peer.trainer import Trainer
+from peer.work import (
+    Alone,
+    Command,
+    Evaluate,
+    Failed,
+    Inspect,
+    Mix,
+    Prepare,
+    Publish,
+    Quit,
+    Reply,
+    Train,
+    Working,
+)
+from protocol.errors import KinfolkError, OperatorError
+from protocol.wire.fields import as_text
+
+__all__ = ["main"]
+
+TELL_EVERY_S = 0.25  # at most one sign of life in that time
+
+_log = logging.getLogger(__name__)
+
+
+class _Teller:
+    """Turns the steps of a command into signs of life, sparsely."""
+
+    def __init__(self, send: Callable[[Reply], None]) -> None:
+        self._send = send
+        self._phase, self._round_no = "prepare", 0
+        self._began_s = self._told_s = time.monotonic()
+
+    def begin(self, phase: str, round_no: int) -> None:
+        self._phase, self._round_no = phase, round_no
+        self._began_s = self._told_s = time.monotonic()
+
+    def __call__(self, done: int, planned: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s < TELL_EVERY_S:
+            return
+        self._told_s = now_s
+        fraction = min(max(done / max(planned, 1), 0.0), 1.0)
+        eta_s = (now_s - self._began_s) * (1.0 - fraction) / fraction if fraction > 0.0 else 0.0
+        self._send(Working(self._phase, self._round_no, fraction, min(eta_s, 1e7)))
+
+
+def _carry_out(trainer: Trainer, command: Command, tell: _Teller) -> Reply | None:
+    match command:
+        case Prepare():
+            return trainer.prepare(command)
+        case Inspect():
+            return trainer.inspect(command)
+        case Mix():
+            tell.begin("mix", command.round_no)
+            return trainer.mix(command)
+        case Train():
+            tell.begin("train", command.round_no)
+            return trainer.train(command, tell)
+        case Evaluate():
+            tell.begin("evaluate", command.round_no)
+            return trainer.evaluate(command)
+        case Publish():
+            return trainer.publish(command)
+        case Alone():
+            tell.begin("alone", 0)
+            return trainer.alone(command, tell)
+        case Quit():
+            return None
+        case _:
+            assert_never(command)
+
+
+def _serve(pipe: Pipe) -> None:
+    trainer = Trainer()
+    tell = _Teller(pipe.send)
+    while True:
+        command = pipe.receive(None)
+        if command is None:
+            continue
+        if not isinstance(command, Command):
+            raise TypeError(f"{type(command).__name__} is not a command")
+        reply = _carry_out(trainer, command, tell)
+        if reply is None:
+            return
+        pipe.send(reply)
+
+
+def main(fd: int) -> int:
+    """Serve the node at the other end of `fd` until it says Quit or ends."""
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when to stop
+    logging.basicConfig(level=os.environ.get("KINFOLK_LOG", "INFO"), format="%(message)s")
+    with Pipe(socket.socket(fileno=fd)) as pipe:
+        try:
+            _serve(pipe)
+        except (EOFError, BrokenPipeError):
+            return 0
+        except OperatorError as error:
+            pipe.send(Failed(as_text(error), operator=True))
+        except KinfolkError as error:
+            _log.exception("the trainer cannot go on")
+            pipe.send(Failed(as_text(error), operator=False))
+        except OSError as error:
+            _log.exception("the trainer cannot go on")
+            pipe.send(Failed(as_text(error), operator=True))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node must hear of it
+            _log.exception("the trainer failed")
+            pipe.send(Failed(as_text(f"{type(error).__name__}: {error}"), operator=False))
+        else:
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))
