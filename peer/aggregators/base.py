@@ -25,5 +25,6 @@ class Aggregator(Protocol):
     ) -> tuple[Start, State]:
         """Next start point and next state.
 
-        `contributions` is sorted by sender and never empty; `roster` holds all peers, present or not.
+        `contributions` is sorted by sender and never empty; `roster` holds all peers, present or
+        not.
         """

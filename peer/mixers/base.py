@@ -48,7 +48,12 @@ class Probe(Protocol):
 
 
 class Mixer(Protocol):
-    """Turns a peer's own result and its neighbours' into its next start point."""
+    """Turns a peer's own result and its neighbours' into its next start point.
+
+    A mixer combines parameters and says with which weights; buffers are filled in by
+    `peer.mixers.buffers.WithBuffers` around every mixer. What it is given has passed admission:
+    one layout, finite numbers.
+    """
 
     def init(self, start: Start) -> State:
         """State before the first round."""
@@ -59,7 +64,7 @@ class Mixer(Protocol):
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe
     ) -> tuple[Mixed, State]:
-        """Next start point with its evidence, and next state.
+        """Next start point with its evidence (`client_weight` at least), and next state.
 
         `others` is sorted by sender, may be empty, and does not hold the own sender.
         """

@@ -1,10 +1,11 @@
 """The solver slot: from a start point to a trained one, on local data alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from peer.models.split import SplitModel
 from protocol.params import Params, State
 from protocol.round import Start, Trained
 
@@ -32,11 +33,15 @@ class Task(Protocol):
     def num_batches(self) -> int:
         """Batches in one pass, >= 1."""
 
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Convolution and linear weights by name, and the axis of their output channels."""
+
     def batches(self, seed: int) -> Iterator[Batch]:
         """One shuffled pass; equal seeds give equal passes."""
 
     def loss(self, params: Params, buffers: Params, batch: Batch) -> tuple[Tensor, Params]:
-        """Mean loss in nats, (), differentiable in `params`, in training mode; and the new buffers."""
+        """Mean loss in nats in training mode: (), differentiable in `params`; and new buffers."""
 
     def full_loss(self, params: Params, buffers: Params) -> float:
         """Mean loss in nats over all local training data, in evaluation mode."""
@@ -45,10 +50,17 @@ class Task(Protocol):
 class Solver(Protocol):
     """Trains on a peer's own data."""
 
+    def adapt(self, model: SplitModel) -> SplitModel:
+        """The model as this solver wants it, before round 0; the same on every peer."""
+
     def init(self, start: Start) -> State:
         """State before the first round."""
 
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
-        """Result and next state; equal arguments give equal results."""
+        """Result and next state; equal arguments give equal results.
+
+        Dropout draws from the global generators: callers run this inside `seeded`. After a
+        divergence `train_loss` is not finite.
+        """

@@ -1,0 +1,89 @@
+"""Every method by name, and how one is made of options: the torch half of `peer.options`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from peer.aggregators.base import Aggregator
+from peer.examples import Examples
+from peer.mixers.base import Mixer
+from peer.mixers.buffers import WithBuffers
+from peer.mixers.fedavg import FedAvg
+from peer.mixers.fedc2i import FedC2I
+from peer.mixers.local import Local
+from peer.models.split import SplitModel
+from peer.options.fields import Value
+from peer.options.methods import Need
+from peer.options.recipe import Recipe, read
+from peer.probe import LocalProbe
+from peer.solvers.base import Progress, Solver
+from peer.solvers.fedconst import FedConst
+from peer.solvers.sgd import Sgd
+from peer.task import LocalTask
+from protocol.params import Params, State
+from protocol.round import Start, Trained
+
+__all__ = ["AGGREGATORS", "MIXERS", "SOLVERS", "Method", "make_method"]
+
+# each is called with the options that peer.options.methods declares under the same name
+MIXERS: Mapping[str, Callable[[Any], Mixer]] = {
+    "fedavg": FedAvg,
+    "fedc2i": FedC2I,
+    "local": Local,
+}
+
+SOLVERS: Mapping[str, Callable[[Any], Solver]] = {
+    "fedconst": FedConst,
+    "sgd": Sgd,
+}
+
+AGGREGATORS: Mapping[str, Callable[[Any], Aggregator]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A mixer and a solver (and an aggregator, where one model is common to all), ready to run."""
+
+    recipe: Recipe
+    mixer: Mixer
+    solver: Solver
+    aggregator: Aggregator | None
+
+    def task(self, model: SplitModel, examples: Examples) -> LocalTask:
+        """The learning problem; `model` is one that the solver has adapted.
+
+        Raises:
+            DataError: there is no example, or a label without a class.
+        """
+        return LocalTask(model, examples, self.recipe.train)
+
+    def probe(self, task: LocalTask, buffers: Params, seed: int) -> LocalProbe:
+        """The questions of one round; equal seeds ask the same."""
+        return LocalProbe.draw(task, buffers, seed, self.recipe.mix.probe_batches)
+
+    def train(
+        self, state: State, start: Start, task: LocalTask, seed: int, progress: Progress
+    ) -> tuple[Trained, State]:
+        """The solver's result with the evidence that other parts of the method need."""
+        trained, state = self.solver.train(state, start, task, seed, progress)
+        if Need.START_LOSS in self.recipe.needs:
+            loss = task.full_loss(start.params, start.buffers)
+            trained = replace(trained, start_loss=loss)
+        return trained, state
+
+
+def make_method(flat: Mapping[str, Value]) -> Method:
+    """Make the method that flat options describe (see `peer.options.recipe`).
+
+    Raises:
+        ConfigError: an unknown method or option, or a value that is not allowed.
+    """
+    recipe = read(flat)
+    mixer = MIXERS[recipe.mixer.name](recipe.mixer.options)
+    aggregator = AGGREGATORS.get(recipe.aggregator.name)
+    return Method(
+        recipe=recipe,
+        mixer=WithBuffers(mixer, recipe.mix.buffers),
+        solver=SOLVERS[recipe.solver.name](recipe.solver.options),
+        aggregator=aggregator(recipe.aggregator.options) if aggregator else None,
+    )

@@ -1,0 +1,71 @@
+"""The one training loop. Solvers differ in the slope they follow and the set they stay in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from peer.solvers.base import Batch, Progress, Task
+from peer.solvers.optimiser import Optimiser
+from protocol.params import Params
+from protocol.round import Start, Trained
+
+__all__ = ["Descent", "Slope", "anywhere", "descend", "slope"]
+
+# (task, params, buffers, batch) -> loss in nats (), gradient of the layout of params, new buffers
+Slope: TypeAlias = Callable[[Task, Params, Params, Batch], tuple[Tensor, Params, Params]]
+
+
+def slope(
+    task: Task, params: Params, buffers: Params, batch: Batch
+) -> tuple[Tensor, Params, Params]:
+    """The plain gradient of the task's loss; zero for what the loss does not depend on."""
+    leaves = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
+    loss, buffers = task.loss(leaves, buffers, batch)
+    grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+    return loss.detach(), dict(zip(leaves, grads, strict=True)), buffers
+
+
+def anywhere(params: Params) -> Params:
+    """No set to stay in."""
+    return params
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descent:
+    """How to go down."""
+
+    optimiser: Optimiser
+    epochs: int  # passes over the local data, >= 1
+    follow: Slope = slope
+    confine: Callable[[Params], Params] = anywhere  # back into the set, after every step
+
+
+def descend(start: Start, task: Task, way: Descent, seed: int, progress: Progress) -> Trained:
+    """Go down from `start`, with a fresh optimiser.
+
+    Losses stay on the device until the end: reading one each step would make a GPU wait.
+    """
+    params, buffers = start.params, start.buffers
+    state = way.optimiser.init(params)
+    planned = way.epochs * task.num_batches
+    losses: list[Tensor] = []
+    for epoch in range(way.epochs):
+        for batch in task.batches(seed + epoch):
+            loss, grad, buffers = way.follow(task, params, buffers, batch)
+            params, state = way.optimiser.step(state, params, grad)
+            params = way.confine(params)
+            losses.append(loss)
+            progress(len(losses), planned)
+    return Trained(
+        params=params,
+        buffers=buffers,
+        num_examples=task.num_examples,
+        num_steps=len(losses),
+        nova_a=way.optimiser.weight_of_steps(len(losses)),
+        lr=way.optimiser.lr,
+        train_loss=torch.stack(losses).double().mean().item(),
+        class_counts=task.class_counts,
+    )

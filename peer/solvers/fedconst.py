@@ -1,0 +1,52 @@
+"""FedCONST: rows of weights move only where their value at the start of the round leaves them free.
+
+Kim et al., 2025, PMLR 267:30248. The displacement from the start is projected after every step,
+momentum and weight decay included, so weight decay acts as a pull to the start (FedProx with mu =
+weight_decay) and the norm of a row never shrinks. Convolution and linear weights are constrained,
+the classifier included; biases and normalisation layers are not.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from peer.models.split import SplitModel
+from peer.options.methods import FedConstOptions
+from peer.solvers.base import Progress, Task
+from peer.solvers.descent import Descent, descend
+from peer.solvers.optimiser import Momentum
+from peer.solvers.rows import Anchor, centred
+from protocol.params import NO_STATE, State
+from protocol.round import Start, Trained
+
+__all__ = ["FedConst"]
+
+
+@dataclass(frozen=True, slots=True)
+class FedConst:
+    """Constrained SGD.
+
+    The peer's own start point is the reference. Where peers start from different points (every
+    peer from its own mix), rows stay centred through mixing, but orthogonality to the start holds
+    within a round only.
+    """
+
+    options: FedConstOptions = field(default_factory=FedConstOptions)
+
+    def adapt(self, model: SplitModel) -> SplitModel:
+        """Centre the rows of the initial model, without which they never have mean zero."""
+        if not self.options.center_init:
+            return model
+        start = replace(model.start, params=centred(model.start.params, model.rows))
+        return replace(model, start=start)
+
+    def init(self, start: Start) -> State:
+        return NO_STATE
+
+    def train(
+        self, state: State, start: Start, task: Task, seed: int, progress: Progress
+    ) -> tuple[Trained, State]:
+        way = Descent(
+            optimiser=Momentum(self.options.descent),
+            epochs=self.options.descent.epochs,
+            confine=Anchor.at(start.params, task.rows, self.options.mode).confine,
+        )
+        return descend(start, task, way, seed, progress), state
