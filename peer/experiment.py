@@ -1,0 +1,273 @@
+"""An experiment file: what to run, on which data, by whom; read, checked, and made typed.
+
+The tables of the run become lines of its manifest, where `name` stands for the table's own key:
+`[solver] name = "sgd"` is `solver = sgd`, `[solver] lr = 0.1` is `solver.lr = 0.1`. Torch-free;
+starts nothing.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from peer.data.options import MakeOptions
+from peer.options.fields import Value
+from peer.settings import Settings, complete
+from protocol.errors import ConfigError, OperatorError
+from protocol.ids import PeerId, peer_id
+from protocol.topology import parse_topology
+
+__all__ = ["DataTable", "Experiment", "LaunchTable", "PeerTable", "load_experiment"]
+
+MAX_FILE_BYTES = 1 << 20
+MAX_PEERS = 256  # as processes of one machine
+
+METHOD_TABLES = ("method", "mixer", "solver", "aggregator")
+OPTION_TABLES = ("train", "model", "mix", "pace", "admit")
+LATER = {
+    "fault": "faults are not supported by this version: take [[fault]] out",
+    "timing": "virtual time is not supported by this version: take [timing] out",
+}
+_RUN_KEYS = ("name", "founders", "seed", "rounds", "topology", "participation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataTable:
+    """Shards that are there, or what to make them of: one of the two is set."""
+
+    shards: Path | None = None  # folder
+    make: MakeOptions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerTable:
+    name: PeerId
+    data: str  # a shard's name in the folder of shards, or a path
+    gpu: str | None = None  # None: as [launch] says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTable:
+    """How this machine runs it; no part of what the peers agree on."""
+
+    threads: int = 0  # of each peer; 0 is the number of cores by that of peers
+    gpu: str = "0"  # for every peer: cpu, or a number
+    keep_state: bool = False  # leave snapshots and receive buffers behind
+    log: str = "info"  # into each peer's peer.log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    path: Path
+    name: str  # of the run
+    explicit: Mapping[str, Value]  # lines of the manifest that the file or an option set
+    settings: Settings  # those, and the defaults of all others
+    founders: int | None  # None: as many as there are peers
+    data: DataTable
+    peers: tuple[PeerTable, ...]  # empty: one for each shard
+    alone: bool  # train the two models without neighbours, after the run
+    launch: LaunchTable
+
+
+def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) -> Experiment:
+    """Read an experiment file.
+
+    Args:
+        path: of the file; paths in it are relative to its folder.
+        overrides: lines of the manifest that win over the file's, e.g. `run.seed`.
+
+    Raises:
+        ConfigError: it cannot be read, is not TOML, or holds a table, key or value that is not
+            allowed; the text names the file, the table and the key.
+    """
+    tables = _parsed(path)
+    try:
+        return _experiment(path, tables, overrides or {})
+    except OperatorError as error:
+        raise ConfigError(f"{path}: {error.args[0]}", hint=error.hint) from None
+
+
+def _parsed(path: Path) -> Mapping[str, object]:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is over {MAX_FILE_BYTES} bytes: not an experiment file")
+    try:
+        return tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def _experiment(
+    path: Path, tables: Mapping[str, object], overrides: Mapping[str, Value]
+) -> Experiment:
+    known = ("run", *METHOD_TABLES, *OPTION_TABLES, "data", "peer", "compare", "launch")
+    for name in tables:
+        if name in LATER:
+            raise ConfigError(LATER[name])
+        if name not in known:
+            raise ConfigError(f"there is no table [{name}]", hint=_suggest(name, known))
+    run = _table(tables, "run", _RUN_KEYS)
+    explicit = _manifest_lines(tables, run, path.parent) | dict(overrides)
+    settings = Settings.read(complete(explicit))
+    peers = _peers(tables.get("peer", []))
+    founders = _take(run, "run.founders", _whole(1, MAX_PEERS), default=None)
+    compare = _table(tables, "compare", ("alone",))
+    return Experiment(
+        path=path,
+        name=peer_id(_take(run, "run.name", _text, default=path.stem)),
+        explicit=explicit,
+        settings=settings,
+        founders=founders,
+        data=_data(tables, path.parent, settings.run.seed),
+        peers=peers,
+        alone=_take(compare, "compare.alone", _flag, default=False),
+        launch=_launch(_table(tables, "launch", ("threads", "gpu", "keep_state", "log"))),
+    )
+
+
+def _manifest_lines(
+    tables: Mapping[str, object], run: Mapping[str, object], base: Path
+) -> dict[str, Value]:
+    """Flatten the tables that the peers agree on."""
+    lines: dict[str, Value] = {}
+    for key in _RUN_KEYS[2:]:
+        if key in run:
+            lines[f"run.{key}"] = _scalar(f"run.{key}", run[key])
+    if "run.topology" in lines:
+        lines["run.topology"] = _topology(str(lines["run.topology"]), base)
+    for table in (*METHOD_TABLES, *OPTION_TABLES):
+        for key, value in _table(tables, table, None).items():
+            own = key == "name" and table in (*METHOD_TABLES, "model")
+            lines[table if own else f"{table}.{key}"] = _scalar(f"{table}.{key}", value)
+    return lines
+
+
+def _topology(spec: str, base: Path) -> str:
+    """Read a graph's file beside the experiment's; the spec that results needs no file."""
+    kind, colon, file = spec.partition(":")
+    return parse_topology(f"file:{base / file}" if kind == "file" and colon else spec).spec
+
+
+def _data(tables: Mapping[str, object], base: Path, seed: int) -> DataTable:
+    """Read [data]; what is made follows the run's seed unless the table has its own."""
+    table = dict(_table(tables, "data", None))
+    if ("shards" in table) == ("make" in table):
+        raise ConfigError(
+            "[data] must say where shards are or what to make them of",
+            hint='shards = "DIR", or make = "digits" with the options of `peer data make`',
+        )
+    if "shards" in table:
+        if len(table) > 1:
+            others = ", ".join(key for key in table if key != "shards")
+            raise ConfigError(f"[data] has shards, which stands alone, and also {others}")
+        return DataTable(shards=base / _take(table, "data.shards", _text, default=""))
+    table["sources"] = table.pop("make")
+    return DataTable(make=MakeOptions.from_mapping({"seed": seed, **table}, base=base))
+
+
+def _peers(raw: object) -> tuple[PeerTable, ...]:
+    if not isinstance(raw, list) or len(raw) > MAX_PEERS:
+        raise ConfigError(f"[[peer]] must be at most {MAX_PEERS} tables")
+    peers = []
+    for number, table in enumerate(raw, 1):
+        where = f"peer {number}"
+        checked = _keyed(table, f"[[peer]] {number}", ("name", "data", "gpu"))
+        data = _take(checked, f"{where}.data", _text, default="")
+        if not data:
+            raise ConfigError(f"[[peer]] {number} has no data", hint='data = "shard0", or a path')
+        name = peer_id(_take(checked, f"{where}.name", _text, default=Path(data).stem))
+        peers.append(
+            PeerTable(name=name, data=data, gpu=_take(checked, f"{where}.gpu", _gpu, default=None))
+        )
+    names = [peer.name for peer in peers]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"[[peer]] {name} stands {names.count(name)} times")
+    return tuple(peers)
+
+
+def _launch(table: Mapping[str, object]) -> LaunchTable:
+    return LaunchTable(
+        threads=_take(table, "launch.threads", _whole(0, 1024), default=0),
+        gpu=_take(table, "launch.gpu", _gpu, default="0"),
+        keep_state=_take(table, "launch.keep_state", _flag, default=False),
+        log=_take(table, "launch.log", _one_of("warning", "info", "debug"), default="info"),
+    )
+
+
+# -- tables, keys and values ------------------------------------------------------------------
+
+
+def _table(
+    tables: Mapping[str, object], name: str, keys: Sequence[str] | None
+) -> Mapping[str, object]:
+    """Take a table, empty where it is missing; `keys` None allows any."""
+    return _keyed(tables.get(name, {}), f"[{name}]", keys)
+
+
+def _keyed(table: object, where: str, keys: Sequence[str] | None) -> Mapping[str, object]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table, got {table!r:.60}")
+    for key in table:
+        if keys is not None and key not in keys:
+            raise ConfigError(f"{where} has no key {key!r}", hint=_suggest(key, keys))
+    return table
+
+
+def _scalar(key: str, value: object) -> Value:
+    if not isinstance(value, str | int | float | bool):
+        raise ConfigError(f"{key} = {value!r:.60}: must be a text, a number, or true or false")
+    return value
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a value of a table may be."""
+
+    said: str
+    fits: Callable[[Any], bool]
+
+
+def _take(table: Mapping[str, object], where: str, kind: _Kind, *, default: T) -> T:
+    """Take the value of the last word of `where`, of the type of the default where it has one."""
+    key = where.rpartition(".")[2]
+    if key not in table:
+        return default
+    value: Any = table[key]
+    if not kind.fits(value):
+        raise ConfigError(f"{where} = {value!r:.60}: must be {kind.said}")
+    taken: T = value
+    return taken
+
+
+def _whole(low: int, high: int) -> _Kind:
+    return _Kind(
+        f"a whole number from {low} to {high}", lambda v: type(v) is int and low <= v <= high
+    )
+
+
+def _one_of(*words: str) -> _Kind:
+    return _Kind(f"one of {', '.join(words)}", lambda v: v in words)
+
+
+_text = _Kind("a text", lambda v: isinstance(v, str) and 0 < len(v) <= 1000)
+_flag = _Kind("true or false", lambda v: isinstance(v, bool))
+_gpu = _Kind(
+    '"cpu" or the number of a GPU, as a text',
+    lambda v: isinstance(v, str) and (v == "cpu" or (v.isdecimal() and len(v) <= 3)),
+)
+
+
+def _suggest(word: str, known: Sequence[str]) -> str:
+    close = get_close_matches(word, known, n=3)
+    said = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{said}there are: {', '.join(known)}"

@@ -1,0 +1,129 @@
+"""Experiment files: what they mean, and that every mistake is told with its file, table and key."""
+
+from pathlib import Path
+
+import pytest
+
+from peer.experiment import Experiment, load_experiment
+from protocol.errors import ConfigError
+
+DATA = '[data]\nshards = "shards"\n'
+
+
+def load(folder: Path, text: str, **overrides: int) -> Experiment:
+    path = folder / "tiny.toml"
+    path.write_text(text)
+    return load_experiment(path, {f"run.{key}": value for key, value in overrides.items()})
+
+
+def test_a_file_with_data_alone_is_an_experiment(tmp_path: Path) -> None:
+    experiment = load(tmp_path, DATA)
+    assert experiment.name == "tiny"
+    assert experiment.explicit == {}
+    assert experiment.settings.method == "kinfolk"
+    assert experiment.data.shards == tmp_path / "shards"
+    assert experiment.peers == ()
+    assert (experiment.founders, experiment.alone) == (None, False)
+    assert experiment.launch.gpu == "0"
+
+
+def test_name_in_a_table_is_the_tables_own_key(tmp_path: Path) -> None:
+    experiment = load(
+        tmp_path,
+        '[method]\nname = "fedc2i"\n[solver]\nname = "sgd"\nlr = 0.1\n[model]\nname = "cnn"\n'
+        'norm = "batch"\n[run]\nname = "x"\nseed = 3\nrounds = 7\n[pace]\nquorum = 1.0\n' + DATA,
+    )
+    assert experiment.explicit == {
+        "method": "fedc2i",
+        "solver": "sgd",
+        "solver.lr": 0.1,
+        "model": "cnn",
+        "model.norm": "batch",
+        "run.seed": 3,
+        "run.rounds": 7,
+        "pace.quorum": 1.0,
+    }
+    assert experiment.name == "x"
+    assert experiment.settings.run.rounds == 7
+    assert experiment.settings.pace.quorum == 1.0
+
+
+def test_what_is_made_follows_the_runs_seed_unless_it_has_its_own(tmp_path: Path) -> None:
+    text = '[run]\nseed = 1\n[data]\nmake = "digits"\npeers = 4\n'
+    made = load(tmp_path, text).data.make
+    assert made is not None
+    assert (made.sources, made.peers, made.seed) == (("digits",), 4, 1)
+    again = load(tmp_path, text, seed=5)
+    assert again.settings.run.seed == 5
+    assert again.data.make is not None
+    assert again.data.make.seed == 5
+    own = load(tmp_path, text + "seed = 9\n", seed=5).data.make
+    assert own is not None
+    assert own.seed == 9
+
+
+def test_a_peer_is_named_for_its_shard(tmp_path: Path) -> None:
+    experiment = load(
+        tmp_path,
+        DATA + '[[peer]]\ndata = "shard0"\n[[peer]]\nname = "b"\ndata = "x/s.npz"\ngpu = "cpu"\n',
+    )
+    assert [(peer.name, peer.data, peer.gpu) for peer in experiment.peers] == [
+        ("shard0", "shard0", None),
+        ("b", "x/s.npz", "cpu"),
+    ]
+
+
+def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
+    (tmp_path / "links").write_text("a b\nb c\n")
+    experiment = load(tmp_path, '[run]\ntopology = "file:links"\n' + DATA)
+    assert experiment.explicit["run.topology"] == "edges:a b,b c"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[data\n", "is not TOML"),
+        ('[metod]\nname = "x"\n' + DATA, r"no table \[metod\].*did you mean method"),
+        ("rounds = 3\n" + DATA, r"no table \[rounds\]"),
+        ("run = 3\n" + DATA, r"\[run\] must be a table, got 3"),
+        ("[run]\nround = 3\n" + DATA, r"\[run\] has no key 'round'.*did you mean rounds"),
+        ("[run]\nrounds = 0\n" + DATA, "run.rounds = 0 cannot be used"),
+        ('[run]\nrounds = "many"\n' + DATA, "run.rounds = many cannot be used"),
+        ("[run]\nseed = [1]\n" + DATA, r"run.seed = \[1\]: must be a text, a number"),
+        ("[run]\nfounders = 0\n" + DATA, "run.founders = 0: must be a whole number from 1"),
+        ('[run]\nname = "a/b"\n' + DATA, "name 'a/b' cannot be used"),
+        ('[run]\ntopology = "rink"\n' + DATA, "no topology 'rink'"),
+        ('[method]\nname = "kinfok"\n' + DATA, "no method 'kinfok'"),
+        ("[solver]\nlrr = 0.1\n" + DATA, "no option 'solver.lrr'.*solver.lr"),
+        ("[solver]\nlr = -1.0\n" + DATA, r"solver.lr = -1.0 cannot be used"),
+        ("[pace]\nquorom = 1.0\n" + DATA, "no option 'pace.quorom'.*pace.quorum"),
+        ('[launch]\ngpu = "fast"\n' + DATA, "launch.gpu = 'fast': must be \"cpu\""),
+        ("[launch]\nthreads = true\n" + DATA, "launch.threads = True: must be a whole number"),
+        ("[compare]\nalone = 1\n" + DATA, "compare.alone = 1: must be true or false"),
+        ("[[fault]]\nat_round = 1\n" + DATA, "faults are not supported by this version"),
+        ("[timing]\nstep_s = 1\n" + DATA, "virtual time is not supported by this version"),
+        ("", r"\[data\] must say where shards are"),
+        (DATA + 'make = "digits"\n', r"\[data\] must say"),
+        (DATA + "peers = 3\n", r"\[data\] has shards, which stands alone, and also peers"),
+        ('[data]\nmake = "digits"\npears = 3\n', "unknown key of .data. 'pears'"),
+        ('[data]\nmake = "letters"\n', "letters"),
+        (DATA + '[[peer]]\nname = "a"\n', r"\[\[peer\]\] 1 has no data"),
+        (DATA + "[peer]\ndata = 1\n", r"\[\[peer\]\] must be"),
+        (DATA + '[[peer]]\ndata = "a"\ngpus = 1\n', "has no key 'gpus'.*did you mean gpu"),
+        (DATA + '[[peer]]\ndata = "a"\n[[peer]]\ndata = "b/a"\n', "a stands 2 times"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line_with_file_table_and_key(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(tmp_path, text)
+    assert "tiny.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_experiment(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_experiment(tmp_path)
