@@ -16,7 +16,14 @@ from protocol.errors import ConfigError
 from protocol.wire.fields import Scalar
 from protocol.wire.messages import MAX_OPTIONS, MAX_REQUEST_BYTES, Option
 
-__all__ = ["MAX_OPTIONS_BYTES", "RUN_SECTIONS", "Manifest", "differences", "parse_assignment"]
+__all__ = [
+    "MAX_OPTIONS_BYTES",
+    "RUN_SECTIONS",
+    "Manifest",
+    "conflicts",
+    "differences",
+    "parse_assignment",
+]
 
 # The sections of an experiment file that all members share. The others (who runs where, which
 # faults, what to draw) are for whoever launches, and no part of the manifest.
@@ -119,16 +126,19 @@ class Manifest(Mapping[str, Scalar]):
 
 
 def differences(asked: Mapping[str, Scalar], run: Mapping[str, Scalar]) -> list[str]:
-    """Name each line that was asked for and that the run has otherwise.
-
-    Lines that the run does not have are no difference: while it is not settled they may still
-    come, and afterwards whoever knows the options has refused the unknown ones.
-    """
+    """Name each line that was asked for and that a settled run has otherwise, or has not."""
     return [
         f"{key}: you asked for {_shown(value)}, the run has {_shown(run[key])}"
+        if key in run
+        else f"{key}: you asked for {_shown(value)}, the run has no such option"
         for key, value in sorted(asked.items())
-        if key in run and not _same(value, run[key])
+        if key not in run or not _same(value, run[key])
     ]
+
+
+def conflicts(asked: Mapping[str, Scalar], fixed: Mapping[str, Scalar]) -> list[str]:
+    """Name the lines that differ while the run is not settled: what it lacks may still come."""
+    return differences({key: value for key, value in asked.items() if key in fixed}, fixed)
 
 
 def parse_assignment(text: str) -> tuple[str, Scalar]:

@@ -85,8 +85,12 @@ class Membership:
             sign_key: the coordinator's, from the join string; other signatures are worth nothing.
             where: the coordinator's address, for texts only.
             patience: the defaults suit a LAN.
+
+        Raises:
+            ConfigError: the wishes are no manifest.
         """
         self._join = join
+        self._wishes = Manifest.from_options(join.wishes)
         self._sign_key = sign_key
         self._where = where
         self._patience = patience or Patience()
@@ -151,7 +155,9 @@ class Membership:
         if self._over:
             return ()
         try:
-            effects = self._take(COORDINATOR.decode(header), now_s)
+            message = COORDINATOR.decode(header)
+            self._tries = 0
+            effects = self._take(message, now_s)
         except (RemoteProtocolError, ConfigError) as error:
             _log.warning("dropped a message of the coordinator where=%s: %s", self._where, error)
             return self._rest(now_s)
@@ -160,7 +166,7 @@ class Membership:
         if self._lost:
             self._lost = False
             effects = (CoordinatorBack(), *effects)
-        self._heard_at_s, self._tries = now_s, 0
+        self._heard_at_s = now_s
         return (*effects, *self._rest(now_s))
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:
@@ -268,6 +274,8 @@ class Membership:
                 return self._take_admitted(message, now_s)
             case SignedView():
                 return self._take_view(message)
+            case Lease() if self._run is None:
+                raise RemoteProtocolError("a Lease before Admitted")
             case Lease():
                 self._lease_s = max(message.lease_s, MIN_LEASE_S)
                 return ()
@@ -289,7 +297,7 @@ class Membership:
         self._lease_s = max(message.lease_s, MIN_LEASE_S)
         self._trouble = "it is connected but does not answer"
         if message.settled and self._options is None:
-            odd = differences(Manifest.from_options(self._join.wishes), options)
+            odd = differences(self._wishes, options)
             if odd:
                 self._over = True
                 return (*effects, Send(Leave("asked for other options")), Refused("; ".join(odd)))

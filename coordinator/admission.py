@@ -1,0 +1,111 @@
+"""Whether a run takes a node: every reason to say no, each naming the line that differs.
+
+Pure functions of the book and the message.
+"""
+
+import hmac
+import re
+
+from coordinator.book import Book
+from protocol.errors import ConfigError
+from protocol.ids import PeerId, peer_id
+from protocol.manifest import Manifest, conflicts, differences
+from protocol.wire.messages import MAX_MEMBERS, WIRE_VERSION, Join, Ready
+
+__all__ = ["ROLES", "model_differences", "reason_against", "taken_over"]
+
+ROLES = ("peer", "relay")
+_ADDRESS = re.compile(r"tcp://(\[[0-9A-Fa-f:.%\w]+\]|[A-Za-z0-9._-]+):[1-9]\d{0,4}\Z")
+
+
+def reason_against(book: Book, join: Join, key: bytes) -> str | None:
+    """Say why this node cannot be a member, or None when it can.
+
+    Args:
+        book: the run as it stands.
+        join: what the node asks.
+        key: its authenticated CURVE key.
+    """
+    if join.version != WIRE_VERSION:
+        return f"wire: you speak version {join.version}, the run speaks {WIRE_VERSION}"
+    if not hmac.compare_digest(join.token, book.token):
+        return "the token is not this run's: use the join string that its coordinator printed"
+    return (
+        _form(join)
+        or _name(book, join, key)
+        or _instance(book, join)
+        or _options(book, join)
+        or _room(book, join)
+    )
+
+
+def _form(join: Join) -> str | None:
+    try:
+        peer_id(join.name)
+    except ConfigError as error:
+        return str(error)
+    if join.role not in ROLES:
+        return f"the role {join.role!r} is unknown: {' or '.join(ROLES)}"
+    if not _ADDRESS.match(join.address):
+        return f"the address {join.address!r} is not tcp://HOST:PORT"
+    return None
+
+
+def _name(book: Book, join: Join, key: bytes) -> str | None:
+    entry = book.entries.get(PeerId(join.name))
+    if entry is not None and entry.curve_key != key:
+        return (
+            f"the name {join.name} is taken by a peer with another key (it is {entry.state}): "
+            "choose another with --name"
+        )
+    if entry is not None and entry.role != join.role:
+        return f"the name {join.name} is that of a {entry.role}: choose another with --name"
+    bound = next((e.name for e in book.entries.values() if e.curve_key == key), join.name)
+    if bound != join.name:
+        return f"this key belongs to {bound} in this run, it cannot be {join.name} too"
+    return None
+
+
+def _instance(book: Book, join: Join) -> str | None:
+    entry = book.entries.get(PeerId(join.name))
+    if entry is not None and join.instance in entry.superseded:
+        return taken_over(join.name)
+    return None
+
+
+def taken_over(name: str) -> str:
+    return f"another process has taken over the name {name}"
+
+
+def _options(book: Book, join: Join) -> str | None:
+    try:
+        wishes = Manifest.from_options(join.wishes)
+    except ConfigError as error:
+        return str(error)
+    odd = differences(wishes, book.options) if book.settled else conflicts(wishes, book.options)
+    return "; ".join(odd) or None
+
+
+def _room(book: Book, join: Join) -> str | None:
+    if join.name not in book.entries and len(book.entries) >= MAX_MEMBERS:
+        return f"the run is full: {MAX_MEMBERS} members"
+    return None
+
+
+def model_differences(book: Book, ready: Ready) -> str | None:
+    """Say which digest of a node's model is not the run's, or None when both are."""
+    if ready.schema != book.schema:
+        return (
+            f"schema: the shared tensors of your model have other names, shapes or types "
+            f"({_short(ready.schema)}) than the run's ({_short(book.schema)})"
+        )
+    if ready.init != book.init:
+        return (
+            f"init: your initial model ({_short(ready.init)}) is not the run's "
+            f"({_short(book.init)}): another version of torch, or another kind of processor"
+        )
+    return None
+
+
+def _short(digest: bytes) -> str:
+    return digest.hex()[:8]

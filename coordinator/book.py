@@ -1,0 +1,82 @@
+"""What of a run must outlive the coordinator's process: its manifest and its members.
+
+Values only: the directory changes them, the journal writes them down.
+"""
+
+from dataclasses import dataclass, field
+
+from protocol.ids import PeerId, RunId
+from protocol.manifest import Manifest
+from protocol.wire.messages import Epoch, Member, View
+
+__all__ = ["Book", "Entry"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One member. It stays in the book for ever: its name is bound to its key."""
+
+    name: PeerId
+    role: str  # peer or relay
+    address: str  # tcp://HOST:PORT as others reach it
+    curve_key: bytes
+    sign_key: bytes
+    instance: bytes  # of the process that speaks for it
+    superseded: tuple[bytes, ...] = ()  # processes that another one took over from, newest last
+    ready: bool = False
+    lost: bool = False  # its lease ran out
+    left: bool = False
+    round_no: int = 0  # a hint
+
+    @property
+    def state(self) -> str:
+        if self.left:
+            return "left"
+        if self.lost:
+            return "lost"
+        return "ready" if self.ready else "joining"
+
+    def member(self) -> Member:
+        return Member(
+            self.name,
+            self.role,
+            self.state,
+            self.address,
+            self.curve_key,
+            self.sign_key,
+            self.round_no,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Book:
+    """One run."""
+
+    run: RunId
+    run_name: str
+    token: bytes
+    founders: int  # peers that the lobby waits for, >= 1
+    bind: str = ""  # HOST:PORT, so that a restart is found where the join string says
+    advertise: str = ""  # HOST
+    incarnation: int = 0  # starts of the coordinator so far
+    options: Manifest = field(default_factory=Manifest)
+    settled: bool = False  # whether `options` is the whole manifest
+    schema: bytes = b""  # digest of the layout of what is shared; empty until a peer is ready
+    init: bytes = b""  # digest of the initial model; likewise
+    founding: tuple[PeerId, ...] = ()  # round 1's roster, once it is fixed
+    entries: dict[PeerId, Entry] = field(default_factory=dict)
+
+    def view(self, counter: int) -> View:
+        return View(
+            run=self.run,
+            run_name=self.run_name,
+            epoch=Epoch(self.incarnation, counter),
+            founders=self.founders,
+            founding=self.founding,
+            members=tuple(self.entries[name].member() for name in sorted(self.entries)),
+        )
+
+    def ready_peers(self) -> tuple[PeerId, ...]:
+        """Those that count for the lobby, sorted."""
+        names = (e.name for e in self.entries.values() if e.role == "peer" and e.state == "ready")
+        return tuple(sorted(names))

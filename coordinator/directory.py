@@ -1,0 +1,315 @@
+"""Who is a member, and by whose word. SANS-IO: callers bring bytes, keys and the time.
+
+Owns the book of members, their leases and the settling of the manifest. Must not know sockets,
+files, or anything of a model but two digests of it.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from coordinator.admission import model_differences, reason_against, taken_over
+from coordinator.book import Book, Entry
+from coordinator.bulletin import Bulletin
+from coordinator.gate import Gate
+from coordinator.sessions import Session, Sessions
+from protocol.errors import ConfigError, RemoteProtocolError
+from protocol.ids import PeerId
+from protocol.manifest import Manifest, conflicts
+from protocol.wire.codec import COORDINATOR
+from protocol.wire.messages import (
+    Admitted,
+    CoordinatorMessage,
+    Join,
+    Lease,
+    Leave,
+    Ready,
+    Refuse,
+    Renew,
+    Settle,
+    SignedView,
+    View,
+)
+
+__all__ = ["Directory", "Effect", "Reply", "Save", "WakeAt"]
+
+_log = logging.getLogger(__name__)
+
+MAX_DISPLACED = 4096  # connections of superseded processes
+MAX_SUPERSEDED = 16  # processes of one member that another took over from
+MAX_REASON_CHARS = 400  # of a Refuse
+SAVE_HINTS_S = 10.0  # how stale the rounds in the journal may get
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    route: bytes
+    message: CoordinatorMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Write the book down before any Reply of the same list leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    at_s: float
+
+
+Effect: TypeAlias = Reply | Save | WakeAt
+
+
+class Directory:
+    """The members of one run."""
+
+    def __init__(self, book: Book, *, sign_secret: bytes, lease_s: float, now_s: float) -> None:
+        """Open the book; its members have one lease to say that they are still there.
+
+        Args:
+            book: changed in place; `incarnation` is this start's already.
+            sign_secret: Ed25519, for the views.
+            lease_s: how long a member may be silent, > 0.
+            now_s: the instant.
+        """
+        self._book = book
+        self._lease_s = lease_s
+        self._bulletin = Bulletin(book, sign_secret=sign_secret)
+        self._expiry_s = {e.name: now_s + lease_s for e in book.entries.values() if not e.left}
+        self._sessions = Sessions(remembered=MAX_DISPLACED)
+        self._gate = Gate()
+        self._saved_at_s = now_s
+        self._hints_changed = False
+
+    @property
+    def view(self) -> View:
+        return self._bulletin.view
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many messages were dropped or refused, by cause."""
+        return self._gate.dropped
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many items each table holds, for the test that all of them are bounded."""
+        return {
+            "sessions": len(self._sessions),
+            "displaced": self._sessions.num_displaced,
+            "keys": self._gate.num_keys,
+        }
+
+    # -- what happens -----------------------------------------------------------------------
+
+    def receive(self, route: bytes, key: bytes, header: bytes, now_s: float) -> tuple[Effect, ...]:
+        """Take one message of the holder of `key`, which the transport has authenticated."""
+        return (*self._take(route, key, header, now_s), *self._rest(now_s))
+
+    def gone(self, route: bytes) -> None:
+        """Forget a connection that the transport could not send on any more."""
+        self._sessions.close(route)
+
+    def wake(self, now_s: float) -> tuple[Effect, ...]:
+        """Let leases run out and send the view where it is due."""
+        return (*self._expire(now_s), *self._rest(now_s))
+
+    def _expire(self, now_s: float) -> Iterator[Effect]:
+        over = [name for name, at_s in self._expiry_s.items() if at_s <= now_s]
+        for name in over:
+            del self._expiry_s[name]
+            self._book.entries[name].lost = True
+            _log.info("lease ran out name=%s", name)
+        if over:
+            yield self._changed(now_s)
+
+    def _rest(self, now_s: float) -> Iterator[Effect]:
+        """Send the view around if it is due, and say when to be woken."""
+        due_at_s = self._bulletin.due_at_s
+        if due_at_s is not None and due_at_s <= now_s:
+            behind = [s for s in self._sessions if s.seen != self._bulletin.epoch]
+            yield from [self._show(session) for session in behind]
+            self._bulletin.sent(len(behind), now_s)
+            due_at_s = None
+        times_s = [*self._expiry_s.values(), *([] if due_at_s is None else [due_at_s])]
+        if times_s:
+            yield WakeAt(min(times_s))
+
+    def _take(self, route: bytes, key: bytes, header: bytes, now_s: float) -> Iterator[Effect]:
+        if not self._gate.admits(key, now_s):
+            return
+        try:
+            message = COORDINATOR.decode(header)
+        except RemoteProtocolError as error:
+            self._gate.drop("garbage", key, str(error))
+            return
+        session, displaced = self._sessions.at(route), self._sessions.displaced_at(route)
+        if isinstance(message, Join):
+            yield from self._join(route, key, message, now_s)
+        elif session is not None:
+            yield from self._hear(session, message, now_s)
+        elif displaced is not None:
+            yield self._refuse(route, displaced, taken_over(displaced))
+        else:
+            self._gate.drop("not joined", key, type(message).__name__)
+
+    def _hear(
+        self, session: Session, message: CoordinatorMessage, now_s: float
+    ) -> Iterator[Effect]:
+        match message:
+            case Settle():
+                yield from self._settle(session, message, now_s)
+            case Ready():
+                yield from self._ready(session, message, now_s)
+            case Renew():
+                yield from self._renew(session, message, now_s)
+            case Leave():
+                yield self._part(session, message.reason, now_s)
+            case Join() | Admitted() | Lease() | SignedView() | Refuse():
+                self._gate.drop("out of place", session.entry.curve_key, type(message).__name__)
+            case _:
+                assert_never(message)
+
+    # -- what a node says --------------------------------------------------------------------
+
+    def _join(self, route: bytes, key: bytes, join: Join, now_s: float) -> Iterator[Effect]:
+        entry = self._book.entries.get(PeerId(join.name))
+        is_member = entry is not None and entry.curve_key == key
+        if not is_member and not self._gate.admits_stranger(key, now_s):
+            return
+        reason = reason_against(self._book, join, key)
+        if reason is not None:
+            yield self._refuse(route, join.name, reason)
+            return
+        before = entry and (entry.member(), entry.instance)
+        entry = self._return(entry, join) if entry else self._enrol(join, key)
+        self._expiry_s[entry.name] = now_s + self._lease_s
+        session = self._sessions.open(entry, route)
+        if before != (entry.member(), entry.instance):
+            _log.info("joined name=%s state=%s address=%s", entry.name, entry.state, entry.address)
+            yield self._changed(now_s)
+        yield self._admit(session)
+
+    def _enrol(self, join: Join, key: bytes) -> Entry:
+        entry = Entry(
+            name=PeerId(join.name),
+            role=join.role,
+            address=join.address,
+            curve_key=key,
+            sign_key=join.sign_key,
+            instance=join.instance,
+        )
+        self._book.entries[entry.name] = entry
+        return entry
+
+    def _return(self, entry: Entry, join: Join) -> Entry:
+        """Take a known member back: after a cut or our own restart, or as a new process."""
+        if entry.instance != join.instance:
+            self._sessions.displace(entry.name)
+            entry.superseded = (*entry.superseded, entry.instance)[-MAX_SUPERSEDED:]
+            entry.instance = join.instance
+            entry.ready = False  # its model is yet to be built
+        entry.address, entry.sign_key = join.address, join.sign_key
+        entry.lost = entry.left = False
+        return entry
+
+    def _settle(self, session: Session, settle: Settle, now_s: float) -> Iterator[Effect]:
+        if self._book.settled:  # another node was first
+            yield self._admit(session)
+            return
+        try:
+            options = Manifest.from_options(settle.options)
+            whole = options.over(self._book.options)
+        except ConfigError as error:
+            yield from self._turn_away(session, str(error), now_s)
+            return
+        odd = conflicts(options, self._book.options)
+        if odd:
+            yield from self._turn_away(session, "; ".join(odd), now_s)
+            return
+        self._book.options, self._book.settled = whole, True
+        _log.info("settled by=%s options=%d", session.entry.name, len(whole))
+        yield self._save(now_s)
+        yield from [self._admit(waiting) for waiting in self._sessions]
+
+    def _ready(self, session: Session, ready: Ready, now_s: float) -> Iterator[Effect]:
+        book, entry = self._book, session.entry
+        if not book.settled:
+            self._gate.drop("out of place", entry.curve_key, "Ready before the manifest is settled")
+            return
+        if not book.schema:
+            book.schema, book.init = ready.schema, ready.init
+        odd = model_differences(book, ready)
+        if odd:
+            yield from self._turn_away(session, odd, now_s)
+            return
+        before = entry.state
+        entry.ready = True
+        self._extend(entry, now_s)
+        if entry.state != before:
+            yield self._changed(now_s)
+        else:  # said twice: the view that told it got lost
+            yield self._show(session)
+
+    def _renew(self, session: Session, renew: Renew, now_s: float) -> Iterator[Effect]:
+        entry = session.entry
+        before = entry.state
+        self._hints_changed |= entry.round_no != renew.round_no
+        entry.round_no = renew.round_no
+        self._extend(entry, now_s)
+        if entry.state != before:
+            yield self._changed(now_s)
+        elif self._hints_changed and now_s >= self._saved_at_s + SAVE_HINTS_S:
+            yield self._save(now_s)
+        yield Reply(session.route, Lease(self._lease_s, self._bulletin.epoch))
+        if renew.epoch != self._bulletin.epoch:
+            yield self._show(session)
+
+    # -- what comes of it ----------------------------------------------------------------------
+
+    def _extend(self, entry: Entry, now_s: float) -> None:
+        self._expiry_s[entry.name] = now_s + self._lease_s
+        entry.lost = False
+
+    def _part(self, session: Session, reason: str, now_s: float) -> Effect:
+        entry = session.entry
+        _log.info("left name=%s reason=%r", entry.name, reason)
+        self._sessions.close(session.route)
+        self._expiry_s.pop(entry.name, None)
+        entry.left, entry.lost = True, False
+        return self._changed(now_s)
+
+    def _turn_away(self, session: Session, reason: str, now_s: float) -> Iterator[Effect]:
+        yield self._refuse(session.route, session.entry.name, reason)
+        yield self._part(session, "refused", now_s)
+
+    def _changed(self, now_s: float) -> Effect:
+        """Count a change of the members; it is told to all, and never lost."""
+        ready = self._book.ready_peers()
+        if not self._book.founding and len(ready) >= self._book.founders:
+            self._book.founding = ready
+            _log.info("founded peers=%d", len(ready))
+        self._bulletin.changed(now_s)
+        return self._save(now_s)
+
+    def _save(self, now_s: float) -> Effect:
+        self._saved_at_s, self._hints_changed = now_s, False
+        return Save()
+
+    def _show(self, session: Session) -> Effect:
+        session.seen = self._bulletin.epoch
+        return Reply(session.route, self._bulletin.sealed())
+
+    def _admit(self, session: Session) -> Effect:
+        session.seen = self._bulletin.epoch
+        message = Admitted(
+            run=self._book.run,
+            settled=self._book.settled,
+            options=self._book.options.options(),
+            lease_s=self._lease_s,
+            view=self._bulletin.sealed(),
+        )
+        return Reply(session.route, message)
+
+    def _refuse(self, route: bytes, name: str, reason: str) -> Effect:
+        self._gate.refused(name, reason)
+        return Reply(route, Refuse(reason[:MAX_REASON_CHARS]))

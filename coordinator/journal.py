@@ -1,0 +1,155 @@
+"""The book on the disk: written whole, checked when read, with the last one before it kept.
+
+One JSON file, replaced atomically. A torn one is told, and the one before it is used: an answer
+that admits somebody leaves only after a save, so what is lost was never promised.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from coordinator.book import Book, Entry
+from protocol.errors import KeyFileError, OperatorError
+from protocol.home import sync_folder, write_atomically
+from protocol.ids import PeerId, RunId, peer_id
+from protocol.manifest import Manifest
+
+__all__ = ["Journal", "Loaded"]
+
+_FORMAT = "kinfolk-journal-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    book: Book
+    torn: str = ""  # why the newest could not be read, when this is the one before it
+
+
+class Journal:
+    def __init__(self, folder: Path) -> None:
+        self._newest = folder / "journal.json"
+        self._previous = folder / "journal.previous.json"
+
+    def load(self) -> Loaded | None:
+        """Read the newest book that is whole, or None where none was ever written.
+
+        Raises:
+            KeyFileError: there is one, but neither it nor the one before it is whole.
+        """
+        faults: list[str] = []
+        for path in (self._newest, self._previous):
+            try:
+                book = _decoded(path.read_bytes())
+            except FileNotFoundError:
+                continue
+            except (ValueError, KeyError, TypeError, OperatorError) as error:
+                faults.append(f"{path} is torn ({error})")
+                continue
+            if path == self._previous:
+                # The newest may have been of the next start: never use its incarnation again.
+                book.incarnation += 1
+            return Loaded(book, faults[0] if faults else "")
+        if faults:
+            raise KeyFileError(
+                "; ".join(faults), hint="start a new run with another --run, or restore the file"
+            )
+        return None
+
+    def save(self, book: Book) -> None:
+        """Write the book; when this returns it is on the disk.
+
+        Raises:
+            OSError: the disk is full or refuses; what was there stays readable.
+        """
+        beside = self._newest.with_suffix(".new")
+        write_atomically(beside, _encoded(book))
+        if self._newest.exists():
+            self._newest.replace(self._previous)
+        beside.replace(self._newest)
+        sync_folder(self._newest.parent)
+
+
+def _encoded(book: Book) -> bytes:
+    body = {
+        "run": book.run.hex(),
+        "run_name": book.run_name,
+        "token": book.token.hex(),
+        "founders": book.founders,
+        "bind": book.bind,
+        "advertise": book.advertise,
+        "incarnation": book.incarnation,
+        "options": dict(book.options),
+        "settled": book.settled,
+        "schema": book.schema.hex(),
+        "init": book.init.hex(),
+        "founding": list(book.founding),
+        "entries": [_entry_fields(entry) for entry in book.entries.values()],
+    }
+    text = {"format": _FORMAT, "checksum": _checksum(body), "book": body}
+    return json.dumps(text, indent=1).encode() + b"\n"
+
+
+def _entry_fields(entry: Entry) -> Mapping[str, object]:
+    return {
+        "name": entry.name,
+        "role": entry.role,
+        "address": entry.address,
+        "curve_key": entry.curve_key.hex(),
+        "sign_key": entry.sign_key.hex(),
+        "instance": entry.instance.hex(),
+        "superseded": [instance.hex() for instance in entry.superseded],
+        "ready": entry.ready,
+        "lost": entry.lost,
+        "left": entry.left,
+        "round_no": entry.round_no,
+    }
+
+
+def _decoded(content: bytes) -> Book:
+    text = json.loads(content)
+    if text["format"] != _FORMAT:
+        raise ValueError(f"its format is {text['format']!r}, known is {_FORMAT!r}")
+    body = text["book"]
+    if _checksum(body) != text["checksum"]:
+        raise ValueError("its checksum does not fit")
+    entries = [_entry(fields) for fields in body["entries"]]
+    return Book(
+        run=RunId(bytes.fromhex(body["run"])),
+        run_name=body["run_name"],
+        token=bytes.fromhex(body["token"]),
+        founders=body["founders"],
+        bind=body["bind"],
+        advertise=body["advertise"],
+        incarnation=body["incarnation"],
+        options=Manifest(body["options"]),
+        settled=body["settled"],
+        schema=bytes.fromhex(body["schema"]),
+        init=bytes.fromhex(body["init"]),
+        founding=tuple(PeerId(name) for name in body["founding"]),
+        entries={entry.name: entry for entry in entries},
+    )
+
+
+def _entry(fields: Mapping[str, Any]) -> Entry:
+    return Entry(
+        name=peer_id(fields["name"]),
+        role=fields["role"],
+        address=fields["address"],
+        curve_key=bytes.fromhex(fields["curve_key"]),
+        sign_key=bytes.fromhex(fields["sign_key"]),
+        instance=bytes.fromhex(fields["instance"]),
+        superseded=tuple(bytes.fromhex(instance) for instance in fields["superseded"]),
+        ready=fields["ready"],
+        lost=fields["lost"],
+        left=fields["left"],
+        round_no=fields["round_no"],
+    )
+
+
+def _checksum(body: object) -> str:
+    """Of the content, not of its layout: a person may look at the file with any tool."""
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    return blake2b(canonical, digest_size=16).hexdigest()
