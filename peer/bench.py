@@ -1,0 +1,175 @@
+"""A peer's workbench: what stays the same from round to round. Data, model, device, method.
+
+Also the one place that knows how a personal model is written, so that it can be rebuilt from its
+file alone.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from peer.checkpoint import write_model
+from peer.data import Shard, Split, load_shard
+from peer.device import pick_device
+from peer.evaluate import evaluate
+from peer.examples import Examples
+from peer.methods import SOLVERS, Method, make_method
+from peer.models.registry import build_model
+from peer.models.split import SplitModel
+from peer.options.fields import build, values
+from peer.options.methods import DescentOptions
+from peer.probe import LocalProbe
+from peer.seeding import EVERYONE, seeded, stream_seed
+from peer.settings import Settings
+from peer.solvers.base import Solver
+from peer.task import LocalTask
+from peer.work import Prepare, Score
+from protocol.errors import DataError
+from protocol.ids import PeerId
+from protocol.params import Params
+from protocol.round import Start
+
+__all__ = ["MODEL_FILE", "Bench"]
+
+MODEL_FILE = "model.safetensors"
+_NO_SCORE = -1.0
+_HUGE_NATS = 1e300
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Bench:
+    peer: PeerId
+    run: bytes
+    directory: Path
+    settings: Settings
+    shard: Shard
+    model: SplitModel  # as the run's solver wants it
+    raw: SplitModel  # before the solver adapted it
+    method: Method
+    task: LocalTask
+    val: Examples
+    test: Examples
+    device: torch.device
+    told: str  # one line about the device, for the person
+
+    @classmethod
+    def set_up(cls, command: Prepare) -> "Bench":
+        """Load the data and build the model.
+
+        Raises:
+            OperatorError: the shard, the model, the device or a setting cannot be used.
+        """
+        settings = Settings.read({s.key: s.value for s in command.settings})
+        device, told = pick_device(command.device)
+        shard = load_shard(Path(command.data))
+        _check_fits(shard, settings)
+        seed = stream_seed(settings.run.seed, EVERYONE, "init", 0)
+        raw = build_model(
+            settings.model,
+            settings.input_shape or shard.input_shape,
+            settings.num_classes or len(shard.classes),
+            settings.model_options.norm,
+            seed,
+        ).to(device)
+        method = make_method(settings.recipe.flat())
+        model = method.solver.adapt(raw)
+        task = method.task(model, _examples(shard.train, device))
+        return cls(
+            peer=PeerId(command.peer),
+            run=command.run,
+            directory=Path(command.directory),
+            settings=settings,
+            shard=shard,
+            model=model,
+            raw=raw,
+            method=method,
+            task=task,
+            val=_examples(shard.val, device),
+            test=_examples(shard.test, device),
+            device=device,
+            told=told,
+        )
+
+    @contextmanager
+    def seeded(self, purpose: str, round_no: int) -> Iterator[int]:
+        with seeded(self.settings.run.seed, self.peer, purpose, round_no) as seed:
+            yield seed
+
+    def initial(self) -> Start:
+        """Where every peer begins."""
+        return self.model.start
+
+    def alone_solver(self, which: str) -> Solver:
+        """The solver of a model that is trained alone: plain "sgd", or the "same" as the run's."""
+        if which == "same":
+            return self.method.solver
+        options = values(self.settings.recipe.solver.options)
+        return SOLVERS["sgd"](build(DescentOptions, options))
+
+    def probe(self, buffers: Params, seed: int) -> LocalProbe:
+        return self.method.probe(self.task, buffers, seed)
+
+    def score(self, params: Params, buffers: Params) -> Score:
+        """Accuracy and loss on the own validation and test splits."""
+        val = evaluate(self.model, params, buffers, self.val)
+        test = evaluate(self.model, params, buffers, self.test)
+        return Score(
+            val.accuracy if val else _NO_SCORE,
+            _number(val.loss) if val else _NO_SCORE,
+            test.accuracy if test else _NO_SCORE,
+            _number(test.loss) if test else _NO_SCORE,
+        )
+
+    def save_model(self, params: Params, buffers: Params, round_no: int, served: str) -> None:
+        """Write the personal model with all that is needed to use it elsewhere.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        card = {
+            "peer": self.peer,
+            "round": round_no,
+            "served": served,
+            "model": self.settings.model,
+            "norm": self.settings.model_options.norm,
+            "input_shape": list(self.model.input_shape),
+            "classes": list(self.shard.classes),
+            "domain": self.shard.domain,
+            "transform": asdict(self.shard.card.transform),
+            "options": dict(self.settings.flat),
+        }
+        write_model(
+            self.directory / MODEL_FILE,
+            {**params, **buffers},
+            {"format": "pt", "kinfolk": json.dumps(card)},
+        )
+
+
+def _check_fits(shard: Shard, settings: Settings) -> None:
+    """The node has compared these already; a shard that was exchanged since is told here.
+
+    Raises:
+        DataError: shape or number of classes are not those of the run.
+    """
+    if settings.input_shape and shard.input_shape != settings.input_shape:
+        raise DataError(
+            f"{shard.name} has inputs {shard.input_shape}, the run {settings.input_shape}"
+        )
+    if settings.num_classes and len(shard.classes) != settings.num_classes:
+        raise DataError(
+            f"{shard.name} has {len(shard.classes)} classes, the run {settings.num_classes}"
+        )
+
+
+def _examples(split: Split, device: torch.device) -> Examples:
+    return Examples(torch.from_numpy(split.x), torch.from_numpy(split.y)).to(device)
+
+
+def _number(value: float) -> float:
+    """A loss for the record; one that is not finite is told as a very large one."""
+    return value if math.isfinite(value) else _HUGE_NATS

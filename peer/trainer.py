@@ -1,0 +1,304 @@
+"""One peer's learning, round by round: data, model, mixer and solver, and what they remember.
+
+Takes the commands of peer/work.py and gives their replies; reads and writes snapshots in the run
+directory. Knows no socket, no neighbour beyond its name, and no other peer's data. The trainer
+process runs it behind a pipe; a simulator may call it directly.
+"""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from peer.admission import first_unfinite, norm_fault
+from peer.bench import Bench
+from peer.exchange import Origin, digest_of, read_contribution, sections_of, write_contribution
+from peer.mixers.base import Mixer
+from peer.solvers.base import Progress, Solver
+from peer.work import (
+    Alone,
+    AloneDone,
+    Evaluate,
+    Evaluated,
+    Inspect,
+    Inspected,
+    Mix,
+    MixDone,
+    Note,
+    Prepare,
+    Prepared,
+    Publish,
+    Published,
+    SnapshotRef,
+    Train,
+    TrainDone,
+    Weights,
+)
+from protocol.errors import LocalProtocolError
+from protocol.ids import PeerId
+from protocol.params import NOTHING, Params, State, norm, weighted_mean
+from protocol.round import Contribution, Mixed, Start, Trained
+from protocol.tensors import spec_body
+from protocol.wire.layout import schema_digest
+
+__all__ = ["Trainer"]
+
+KEPT_SNAPSHOTS = 2  # what the server serves: this one and the one before
+
+
+@dataclass(slots=True, eq=False)
+class _Learner:
+    """What a peer carries from round to round, once it is prepared."""
+
+    bench: Bench
+    mixer: Mixer
+    solver: Solver
+    mixer_state: State
+    solver_state: State
+    start: Start  # where this round's training begins
+    trained: Trained  # the newest result, in full
+    round_no: int  # of that result; 0 is the initial model
+    base: bytes = b""  # digest of the start point that `trained` came from
+    degree: int = 0
+    num_rounds: int = 0  # trained so far: the budget of those who train alone
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self._learner: _Learner | None = None
+        self._norms: dict[PeerId, float] = {}  # of the neighbours' newest admitted points
+
+    # -- PREPARE -----------------------------------------------------------------------------
+
+    def prepare(self, command: Prepare) -> Prepared:
+        """Load the data, build the model, make the initial point.
+
+        Raises:
+            OperatorError: the shard, the model or a setting cannot be used.
+        """
+        bench = Bench.set_up(command)
+        start = bench.initial()
+        initial = Trained(
+            params=start.params,
+            buffers=start.buffers,
+            num_examples=bench.task.num_examples,
+            num_steps=0,
+            class_counts=bench.task.class_counts,
+        )
+        mixer, solver = bench.method.mixer, bench.method.solver
+        self._learner = _Learner(
+            bench=bench,
+            mixer=mixer,
+            solver=solver,
+            mixer_state=mixer.init(start),
+            solver_state=solver.init(start),
+            start=start,
+            trained=initial,
+            round_no=0,
+        )
+        shared = mixer.share(initial)
+        specs = spec_body(sections_of(shared)) if shared is not None else ()
+        return Prepared(
+            schema=schema_digest(specs),
+            init=digest_of(start.params),
+            shared=specs,
+            exchanges=shared is not None,
+            num_parameters=sum(t.numel() for t in start.params.values()),
+            num_examples=bench.task.num_examples,
+            class_counts=bench.task.class_counts,
+            device=bench.told,
+        )
+
+    # -- admission ---------------------------------------------------------------------------
+
+    def inspect(self, command: Inspect) -> Inspected:
+        """Look at a neighbour's parameters before they may be mixed."""
+        neighbour = PeerId(command.neighbour)
+        fault = self._fault(neighbour, command.snapshot)
+        return Inspected(command.neighbour, command.snapshot.digest, fault)
+
+    def _fault(self, neighbour: PeerId, ref: SnapshotRef) -> str:
+        learner = self._ready()
+        admit = learner.bench.settings.admit
+        trained = read_contribution(ref).trained
+        for section, tensors in sections_of(trained).items():
+            if admit.finite and (name := first_unfinite(tensors)) is not None:
+                return f"{section}/{name} holds a NaN or an infinity"
+        size = norm(trained.params)
+        if admit.norm:
+            others = [n for name, n in sorted(self._norms.items()) if name != neighbour]
+            shared = learner.mixer.share(learner.trained)
+            own = norm(shared.params) if shared is not None else 0.0
+            fault = norm_fault(size, own, others)
+            if fault:
+                return fault
+        self._norms[neighbour] = size
+        return ""
+
+    # -- MIX -----------------------------------------------------------------------------------
+
+    def mix(self, command: Mix) -> MixDone:
+        """Make the start point of a round out of the own result and the neighbours'."""
+        began_s = time.perf_counter()
+        learner = self._ready()
+        device = learner.bench.device
+        others = [
+            read_contribution(part.snapshot, freshness=part.freshness, device=device)
+            for part in command.inputs
+        ]
+        if learner.round_no == 0 and others:
+            mixed = _arrive(others)
+        else:
+            mixed = self._mix(learner, others, command.round_no)
+        learner.start = _own(mixed.start)
+        learner.degree = command.degree
+        return MixDone(
+            command.round_no,
+            tuple(_weights(sender, mixed) for sender in sorted(mixed.client_weight)),
+            tuple(Note(name, _finite(value)) for name, value in sorted(mixed.notes.items())),
+            time.perf_counter() - began_s,
+        )
+
+    def _mix(self, learner: _Learner, others: list[Contribution], round_no: int) -> Mixed:
+        bench = learner.bench
+        own = Contribution(
+            sender=bench.peer,
+            round_no=learner.round_no,
+            base=learner.base,
+            degree=learner.degree,
+            trained=learner.trained,
+        )
+        with bench.seeded("mix", round_no) as seed:
+            probe = bench.probe(learner.trained.buffers, seed)
+            mixed, learner.mixer_state = learner.mixer.mix(learner.mixer_state, own, others, probe)
+        return mixed
+
+    # -- TRAIN -----------------------------------------------------------------------------------
+
+    def train(self, command: Train, progress: Progress) -> TrainDone:
+        """Train from the round's start point; a result that is not finite is thrown away."""
+        began_s = time.perf_counter()
+        learner = self._ready()
+        with learner.bench.seeded("train", command.round_no) as seed:
+            trained, state = learner.bench.method.train(
+                learner.solver_state, learner.start, learner.bench.task, seed, progress
+            )
+        loss = trained.train_loss
+        if first_unfinite(trained.params) is None and first_unfinite(trained.buffers) is None:
+            learner.solver_state = state
+        else:
+            trained = replace(
+                trained, params=learner.start.params, buffers=learner.start.buffers, personal=None
+            )
+        learner.trained, learner.round_no = trained, command.round_no
+        learner.num_rounds += 1
+        learner.base = digest_of(learner.start.params)
+        seconds = time.perf_counter() - began_s
+        return TrainDone(command.round_no, trained.num_steps, _finite(loss), seconds)
+
+    # -- EVALUATE, PUBLISH ---------------------------------------------------------------------
+
+    def evaluate(self, command: Evaluate) -> Evaluated:
+        """Score the round's start point and result; write the model that the peer serves."""
+        began_s = time.perf_counter()
+        learner = self._ready()
+        bench, trained = learner.bench, learner.trained
+        mixed_score = bench.score(learner.start.params, learner.start.buffers)
+        trained_score = bench.score(trained.params, trained.buffers)
+        served, own_score = "trained", trained_score
+        if trained.personal is not None:
+            served, own_score = "personal", bench.score(trained.personal, trained.buffers)
+        own = trained.params if trained.personal is None else trained.personal
+        bench.save_model(own, trained.buffers, command.round_no, served)
+        seconds = time.perf_counter() - began_s
+        return Evaluated(command.round_no, mixed_score, trained_score, own_score, served, seconds)
+
+    def publish(self, command: Publish) -> Published:
+        """Write the file that is served from now on, and drop the one before the last.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        learner = self._ready()
+        if command.round_no != learner.round_no:
+            raise LocalProtocolError(
+                f"asked to publish round {command.round_no}, the result is of {learner.round_no}"
+            )
+        folder = learner.bench.directory / "state" / "snapshots"
+        folder.mkdir(parents=True, exist_ok=True)
+        origin = Origin(
+            run=learner.bench.run,
+            sender=learner.bench.peer,
+            round_no=command.round_no,
+            base=learner.base,
+            degree=learner.degree,
+        )
+        shared = learner.mixer.share(learner.trained)
+        if shared is None:
+            shared = replace(learner.trained, params=NOTHING, buffers=NOTHING, extras=NOTHING)
+        ref = write_contribution(_snapshot_file(folder, command.round_no), origin, shared)
+        for old in sorted(folder.glob("*.safetensors"))[:-KEPT_SNAPSHOTS]:
+            old.unlink(missing_ok=True)  # whoever still reads it has it mapped
+        return Published(command.round_no, ref)
+
+    # -- after the run -----------------------------------------------------------------------------
+
+    def alone(self, command: Alone, progress: Progress) -> AloneDone:
+        """Train one model on the own data alone, with as many rounds from the same start."""
+        began_s = time.perf_counter()
+        bench = self._ready().bench
+        solver = bench.alone_solver(command.solver)
+        start = solver.adapt(bench.raw).start
+        state = solver.init(start)
+        rounds = self._ready().num_rounds
+        for round_no in range(1, rounds + 1):
+            with bench.seeded("train", round_no) as seed:
+                trained, state = solver.train(state, start, bench.task, seed, _silent)
+            start = Start(trained.params, trained.buffers)
+            progress(round_no, rounds)
+        score = bench.score(start.params, start.buffers)
+        return AloneDone(command.solver, score, time.perf_counter() - began_s)
+
+    def _ready(self) -> _Learner:
+        if self._learner is None:
+            raise LocalProtocolError("the trainer was given work before Prepare")
+        return self._learner
+
+
+def _arrive(others: list[Contribution]) -> Mixed:
+    """Begin as a late joiner does: at the neighbours' mean, with nothing of one's own to add."""
+    weights = {c.sender: c.freshness / sum(o.freshness for o in others) for c in others}
+    params = weighted_mean((c.trained.params, weights[c.sender]) for c in others)
+    buffers = weighted_mean((c.trained.buffers, weights[c.sender]) for c in others)
+    return Mixed(Start(params, buffers), client_weight=weights)
+
+
+def _own(start: Start) -> Start:
+    """A start point that shares no memory with a receive buffer or with last round's result."""
+
+    def cloned(params: Params) -> Params:
+        return {name: tensor.detach().clone() for name, tensor in params.items()}
+
+    return Start(cloned(start.params), cloned(start.buffers), cloned(start.extras))
+
+
+def _weights(sender: PeerId, mixed: Mixed) -> Weights:
+    return Weights(
+        sender,
+        mixed.client_weight[sender],
+        _finite(mixed.client_loss.get(sender, -1.0)),
+        mixed.class_weight.get(sender, ()),
+    )
+
+
+def _finite(value: float) -> float:
+    """A number for the record: -1 where there is none."""
+    return value if math.isfinite(value) else -1.0
+
+
+def _snapshot_file(folder: Path, round_no: int) -> Path:
+    return folder / f"{round_no:08d}.safetensors"
+
+
+def _silent(done: int, planned: int) -> None:
+    """A step of a training whose rounds are told instead."""
