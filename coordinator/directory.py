@@ -21,6 +21,7 @@ from protocol.wire.codec import COORDINATOR
 from protocol.wire.messages import (
     Admitted,
     CoordinatorMessage,
+    Epoch,
     Join,
     Lease,
     Leave,
@@ -87,6 +88,10 @@ class Directory:
         return self._bulletin.view
 
     @property
+    def epoch(self) -> Epoch:
+        return self._bulletin.epoch
+
+    @property
     def dropped(self) -> Mapping[str, int]:
         """How many messages were dropped or refused, by cause."""
         return self._gate.dropped
@@ -101,8 +106,21 @@ class Directory:
 
     # -- what happens -----------------------------------------------------------------------
 
-    def receive(self, route: bytes, key: bytes, header: bytes, now_s: float) -> tuple[Effect, ...]:
-        """Take one message of the holder of `key`, which the transport has authenticated."""
+    def receive(
+        self, route: bytes, key: bytes, header: bytes, now_s: float, *, has_payload: bool = False
+    ) -> tuple[Effect, ...]:
+        """Take one message.
+
+        Args:
+            route: where answers go.
+            key: the sender's, which the transport has authenticated.
+            header: its bytes.
+            now_s: the instant.
+            has_payload: whether more came with it; no message of a node has more.
+        """
+        if has_payload:
+            self._gate.drop("garbage", key, "a payload")
+            return tuple(self._rest(now_s))
         return (*self._take(route, key, header, now_s), *self._rest(now_s))
 
     def gone(self, route: bytes) -> None:

@@ -105,15 +105,27 @@ def _kept_traceback(error: Exception) -> str:
     return name
 
 
+class _Lines(logging.Handler):
+    """Writes to whatever stderr is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            click.echo(self.format(record), err=True)
+        except Exception:  # noqa: BLE001 - as every handler: logging must not raise
+            self.handleError(record)
+
+
 def set_up_logging(verbosity: int) -> None:
     """Log to stderr from here on: 0 warnings, 1 changes of state, 2 every message."""
-    logging.basicConfig(
-        level=_LOG_LEVELS[min(verbosity, 2)],
-        format="%(asctime)s %(levelname)-7s %(name)s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-        force=True,
+    lines = _Lines()
+    lines.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)-7s %(name)s %(message)s", "%H:%M:%S")
     )
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, _Lines)]:
+        root.removeHandler(handler)
+    root.addHandler(lines)
+    root.setLevel(_LOG_LEVELS[min(verbosity, 2)])
 
 
 def _verbose_option() -> click.Option:

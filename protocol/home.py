@@ -25,6 +25,7 @@ __all__ = [
     "locked",
     "private_folder",
     "read_private",
+    "sync_folder",
     "write_atomically",
     "write_private",
 ]
@@ -55,7 +56,7 @@ class Home:
     @property
     def local_join(self) -> Path:
         """The join string of the coordinator that was started last on this host."""
-        return self.runs / "join"
+        return self.root / "join.local"
 
 
 @dataclass(frozen=True, slots=True)

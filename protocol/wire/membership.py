@@ -62,6 +62,11 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 MAX_UNANSWERED = 2  # messages, before a member registers again
+# A wrong key cannot be told from nobody: the handshake fails without a word.
+NEVER_CONNECTED = (
+    "nothing answers there: it is not running, a firewall is in the way, or its key is another "
+    "than the join string's"
+)
 MIN_LEASE_S = 1.0  # whatever a coordinator says, so that it cannot make a node spin
 
 
@@ -111,7 +116,7 @@ class Membership:
         self._over = False
         self._lease_s = 0.0  # 0 until the first admission
         self._tries = 0  # of the message that is due
-        self._trouble = "it never connected"
+        self._trouble = NEVER_CONNECTED
         self._started_at_s = self._heard_at_s = self._speak_at_s = 0.0
 
     @property
@@ -146,8 +151,8 @@ class Membership:
         """
         if self._over:
             return ()
+        self._trouble = reason or ("the link broke" if self._connected else NEVER_CONNECTED)
         self._connected = self._admitted = False
-        self._trouble = reason or "the connection broke"
         return self._rest(now_s)
 
     def receive(self, header: bytes, now_s: float) -> tuple[Effect, ...]:

@@ -1,0 +1,152 @@
+"""A run on this host: its folder, lock, keys and book, and the port and word it is found by."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.book import Book
+from coordinator.config import DEFAULT_BIND, Config, default_run_name, new_book, resume
+from coordinator.journal import Journal
+from protocol.errors import AddressError, ConfigError
+from protocol.home import Home, holder_of, locked, private_folder, write_private
+from protocol.ids import peer_id
+from protocol.joinstring import JoinString
+from protocol.transport.addresses import HostPort, default_host, parse_host_port
+from protocol.transport.base import Listener, Transport
+from protocol.transport.keys import Identity, load_identity
+
+__all__ = ["Run", "Stored", "announced", "listen", "opened", "stored_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    folder: Path
+    book: Book
+    identity: Identity
+    journal: Journal
+    note: str  # what a person should know of how it was opened, or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A run as its journal has it."""
+
+    book: Book
+    holder: str | None  # "HOST, pid N" while its coordinator runs
+
+
+@contextmanager
+def opened(home: Home, config: Config, *, now_s: float) -> Iterator[Run]:
+    """Start a run, or resume the one of that name, and hold it for this process alone.
+
+    Args:
+        home: where its folder is.
+        config: what was typed.
+        now_s: seconds since 1970, to name a run that nobody named.
+
+    Raises:
+        ConfigError: an option differs from the run's, or its coordinator runs already.
+        KeyFileError: its keys or its journal cannot be trusted.
+    """
+    name = config.run_name or default_run_name(now_s)
+    folder = home.runs / name
+    is_new = not folder.exists()
+    private_folder(folder)
+    with locked(folder / "lock", what=f"a coordinator of the run {name}"):
+        try:
+            yield _open(folder, name, config)
+        except BaseException:
+            if is_new and not (folder / "journal.json").exists():
+                shutil.rmtree(folder)  # it never came to be
+            raise
+
+
+def _open(folder: Path, name: str, config: Config) -> Run:
+    journal = Journal(folder)
+    loaded = journal.load()
+    note = ""
+    if loaded is None:
+        book = new_book(config, run_name=name)
+    else:
+        book = loaded.book
+        resume(book, config)
+        note = f"resumed with {len(book.entries)} members"
+        if loaded.torn:
+            note = f"{loaded.torn}: resumed from the one before it, {len(book.entries)} members"
+    book.incarnation += 1
+    return Run(folder, book, load_identity(folder / "identity.key"), journal, note)
+
+
+def listen(transport: Transport, book: Book, config: Config) -> Listener:
+    """Bind where it was asked, else where the run was before, else on the default port.
+
+    Raises:
+        AddressError: the port is in use, or the address not of this machine.
+    """
+    bind = config.bind or _before(book) or DEFAULT_BIND
+    try:
+        # Any key may say a small Join; what it may say is the directory's business.
+        listener = transport.listen(bind.endpoint, admits=lambda _key: True)
+    except AddressError as error:
+        raise AddressError(
+            str(error.args[0]),
+            hint=f"a coordinator may run here already ({bind.port} is the port); stop it, or "
+            "choose another with --bind ADDRESS:PORT (port 0: any)",
+        ) from error
+    bound = parse_host_port(listener.address, default_port=0)
+    if config.advertise or config.bind or not book.advertise:
+        host = config.advertise or (default_host() if bound.is_wildcard else bound.host)
+        book.advertise = host
+    book.bind = str(bound)
+    return listener
+
+
+def _before(book: Book) -> HostPort | None:
+    return parse_host_port(book.bind, default_port=0) if book.bind else None
+
+
+@contextmanager
+def announced(home: Home, run: Run) -> Iterator[JoinString]:
+    """Write the book, and the join string where nodes on this host find it, until the end."""
+    join = JoinString(
+        host=run.book.advertise,
+        port=parse_host_port(run.book.bind, default_port=0).port,
+        curve_key=run.identity.curve_public,
+        sign_key=run.identity.sign_public,
+        token=run.book.token,
+    )
+    word = f"{join}\n".encode()
+    run.journal.save(run.book)
+    write_private(run.folder / "join", word)
+    write_private(home.local_join, word)
+    try:
+        yield join
+    finally:
+        with suppress(FileNotFoundError):
+            if home.local_join.read_bytes() == word:  # not that of a coordinator started since
+                home.local_join.unlink()
+
+
+def stored_run(home: Home, name: str | None) -> Stored:
+    """Read a run of this host: the one named, else the one that was written last.
+
+    Raises:
+        ConfigError: there is none.
+        KeyFileError: its journal is torn.
+    """
+    folder = home.runs / peer_id(name) if name else _newest(home)
+    loaded = Journal(folder).load() if folder else None
+    if folder is None or loaded is None:
+        names = sorted(path.name for path in home.runs.glob("*") if path.is_dir())
+        raise ConfigError(
+            f"there is no run {name}" if name else "no coordinator has led a run on this host",
+            hint=f"there are: {', '.join(names)}" if names else "start one: coordinator start",
+        )
+    return Stored(loaded.book, holder_of(folder / "lock"))
+
+
+def _newest(home: Home) -> Path | None:
+    journals = list(home.runs.glob("*/journal*.json"))
+    return max(journals, key=lambda path: path.stat().st_mtime).parent if journals else None
