@@ -1,5 +1,6 @@
 """Between what a peer trained and what crosses the wire: snapshots out, contributions in."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from protocol.wire.layout import schema_digest
 from protocol.wire.messages import SnapshotManifest
 
 __all__ = ["Origin", "digest_of", "read_contribution", "sections_of", "write_contribution"]
+
+_HUGE_NATS = 1e300  # stands on the wire for a loss that is not finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotR
         num_steps=shared.num_steps,
         nova_a=shared.nova_a,
         lr=shared.lr,
-        start_loss=shared.start_loss,
+        start_loss=shared.start_loss if math.isfinite(shared.start_loss) else _HUGE_NATS,
         class_counts=shared.class_counts,
         tensors=spec_body(sections),
     )

@@ -63,7 +63,7 @@ class FedC2IOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescentOptions:
-    lr: float = number(0.05, "(0, inf)", "step size")
+    lr: float = number(0.05, "(0, 1000000]", "step size")
     momentum: float = number(0.0, "[0, 1)", "share of the last step that is taken again")
     nesterov: bool = flag("false", "look ahead along the momentum")
     weight_decay: float = number(0.0, "[0, inf)", "joins the gradient before the momentum")

@@ -1,0 +1,77 @@
+"""Trainers in one process on small real digits, exchanging the files that peers would pull."""
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from peer.data.card import Card
+from peer.data.shard import Split, save_shard
+from peer.settings import complete
+from peer.trainer import Trainer
+from peer.work import (
+    Evaluate,
+    Evaluated,
+    Inspect,
+    Mix,
+    Prepare,
+    Publish,
+    Setting,
+    SnapshotRef,
+    Train,
+)
+from peer.work import Input as Part
+
+RUN = bytes(range(16))
+DIGITS = tuple("0123456789")
+
+
+def write_digits(path: Path, *, first: int, num: int, num_test: int = 40) -> Path:
+    """Write a shard of 8 x 8 digits: `num` to train on, and others to validate and test."""
+    digits = load_digits()
+    x = np.round(digits.images * 255 / 16).astype(np.uint8)[..., None]  # (N, 8, 8, 1)
+    y = digits.target.astype(np.int64)
+    rows = np.arange(first, first + num + 2 * num_test)
+    splits = {
+        "train": Split(x[rows[:num]], y[rows[:num]]),
+        "val": Split(x[rows[num : num + num_test]], y[rows[num : num + num_test]]),
+        "test": Split(x[rows[num + num_test :]], y[rows[num + num_test :]]),
+    }
+    save_shard(path, Card("optdigits", DIGITS), splits)
+    return path
+
+
+class Pupil:
+    """One trainer and what its node would tell it."""
+
+    def __init__(self, folder: Path, name: str, **options: str | float | bool) -> None:
+        self.name = name
+        self.folder = folder / name
+        self.folder.mkdir()
+        number = ord(name[-1]) - ord("a")
+        self.shard = write_digits(folder / f"{name}.npz", first=200 * number, num=64)
+        facts = {"data.input": "1x8x8", "data.classes": 10, "model": "mlp", "run.rounds": 3}
+        settings = complete({**facts, **options})
+        self.trainer = Trainer()
+        self.prepared = self.trainer.prepare(
+            Prepare(
+                name,
+                RUN,
+                tuple(Setting(key, value) for key, value in settings.items()),
+                str(self.shard),
+                "cpu",
+                str(self.folder),
+            )
+        )
+
+    def play(self, round_no: int, inputs: list[SnapshotRef]) -> tuple[SnapshotRef, Evaluated]:
+        """Play one round; the snapshot that it published, and its scores."""
+        self.mixed = self.trainer.mix(
+            Mix(round_no, len(inputs), tuple(Part(ref, 1.0) for ref in inputs))
+        )
+        self.done = self.trainer.train(Train(round_no), lambda _done, _planned: None)
+        scores = self.trainer.evaluate(Evaluate(round_no))
+        return self.trainer.publish(Publish(round_no)).snapshot, scores
+
+    def fault(self, neighbour: str, ref: SnapshotRef) -> str:
+        return self.trainer.inspect(Inspect(neighbour, ref)).fault

@@ -1,0 +1,174 @@
+"""A trainer alone and among others: what it writes, mixes, refuses and remembers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from peer.checkpoint import map_snapshot
+from peer.exchange import Origin, read_contribution, write_contribution
+from peer.trainer import Trainer
+from peer.work import Alone, Evaluate, Mix, Publish, Train
+from peer.work import Input as Part
+from protocol.errors import DataError, LocalProtocolError
+from protocol.ids import PeerId
+from tests.unit.training.classroom import RUN, Pupil, write_digits
+
+
+def rounds(pupils: list[Pupil], count: int) -> None:
+    refs = {p.name: p.play(1, [])[0] for p in pupils}
+    for round_no in range(2, count + 1):
+        inputs = {p.name: [refs[o.name] for o in pupils if o is not p] for p in pupils}
+        refs = {p.name: p.play(round_no, inputs[p.name])[0] for p in pupils}
+
+
+def test_all_peers_begin_with_the_same_model(tmp_path: Path) -> None:
+    a, b = Pupil(tmp_path, "a"), Pupil(tmp_path, "b")
+    assert a.prepared.init == b.prepared.init
+    assert a.prepared.schema == b.prepared.schema
+
+
+def test_another_seed_is_another_model_of_the_same_schema(tmp_path: Path) -> None:
+    a, b = Pupil(tmp_path, "a"), Pupil(tmp_path, "b", **{"run.seed": 1})
+    assert a.prepared.init != b.prepared.init
+    assert a.prepared.schema == b.prepared.schema
+
+
+def test_a_round_learns(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a", **{"solver.epochs": 10})
+    _, scores = a.play(1, [])
+    assert scores.trained.val_loss < scores.mixed.val_loss
+    assert scores.own == scores.trained
+
+
+def test_mixing_says_what_each_contribution_weighs(tmp_path: Path) -> None:
+    a, b = Pupil(tmp_path, "a"), Pupil(tmp_path, "b")
+    rounds([a, b], 2)
+    assert [w.sender for w in a.mixed.weights] == ["a", "b"]
+    assert sum(w.client_weight for w in a.mixed.weights) == pytest.approx(1.0)
+    assert [len(w.class_weight) for w in a.mixed.weights] == [10, 10]
+
+
+def test_two_runs_of_the_same_seed_publish_the_same_digests(tmp_path: Path) -> None:
+    digests = []
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        a, b = Pupil(tmp_path / folder, "a"), Pupil(tmp_path / folder, "b")
+        rounds([a, b], 3)
+        digests.append(a.trainer.publish(Publish(3)).snapshot.digest)
+    assert digests[0] == digests[1]
+
+
+def test_a_published_file_is_safetensors_and_its_tensors_are_aligned(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a")
+    ref, _ = a.play(1, [])
+    _, sections = map_snapshot(ref)
+    with safe_open(ref.path, "pt") as file:
+        for name, tensor in sections["params"].items():
+            assert torch.equal(file.get_tensor(f"params/{name}"), tensor)
+    assert all(t.data_ptr() % 64 == 0 for t in sections["params"].values())
+
+
+def test_only_the_last_two_snapshots_are_kept(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a")
+    for round_no in (1, 2, 3):
+        a.play(round_no, [])
+    kept = sorted(p.name for p in (a.folder / "state" / "snapshots").iterdir())
+    assert kept == ["00000002.safetensors", "00000003.safetensors"]
+
+
+def test_the_personal_model_carries_what_rebuilds_it(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a")
+    a.play(1, [])
+    path = a.folder / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        card = json.loads(file.metadata()["kinfolk"])
+    assert card["model"] == "mlp"
+    assert card["input_shape"] == [1, 8, 8]
+    assert card["classes"] == list("0123456789")
+    assert sum(t.numel() for t in load_file(path).values()) == a.prepared.num_parameters
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda t: torch.full_like(t, torch.nan), "NaN"),
+        (lambda t: torch.full_like(t, torch.inf), "infinity"),
+        (lambda t: t * 1000, "norm"),
+        (lambda t: t * 0, "norm"),
+    ],
+)
+def test_parameters_that_are_unfit_are_refused(tmp_path: Path, harm, told: str) -> None:  # type: ignore[no-untyped-def]
+    a, b = Pupil(tmp_path, "a"), Pupil(tmp_path, "b")
+    ref, _ = b.play(1, [])
+    assert a.fault("b", ref) == ""
+    good = read_contribution(ref).trained
+    bad = replace(good, params={name: harm(t) for name, t in good.params.items()})
+    origin = Origin(run=RUN, sender=PeerId("b"), round_no=1, base=b"", degree=1)
+    assert told in a.fault("b", write_contribution(tmp_path / "bad.safetensors", origin, bad))
+
+
+def test_each_check_of_admission_can_be_switched_off(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a", **{"admit.norm": False, "admit.finite": False})
+    b = Pupil(tmp_path, "b")
+    good = read_contribution(b.play(1, [])[0]).trained
+    origin = Origin(run=RUN, sender=PeerId("b"), round_no=1, base=b"", degree=1)
+    for factor in (1000.0, torch.nan):
+        bad = replace(good, params={name: t * factor for name, t in good.params.items()})
+        assert a.fault("b", write_contribution(tmp_path / "bad.safetensors", origin, bad)) == ""
+
+
+def test_training_that_diverges_leaves_no_nan_behind(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a", **{"solver.lr": 1e6, "solver.epochs": 20, "solver": "sgd"})
+    ref, _ = a.play(1, [])
+    assert a.done.loss == -1.0
+    assert all(t.isfinite().all() for t in read_contribution(ref).trained.params.values())
+
+
+def test_a_late_joiner_begins_at_its_neighbours_mean(tmp_path: Path) -> None:
+    a, b, c = (Pupil(tmp_path, name) for name in "abc")
+    refs = [p.play(1, [])[0] for p in (a, b)]
+    c.play(2, refs)
+    weights = {w.sender: w.client_weight for w in c.mixed.weights}
+    assert weights == {"a": 0.5, "b": 0.5}
+
+
+def test_a_mix_shares_no_memory_with_a_receive_buffer(tmp_path: Path) -> None:
+    a, b = Pupil(tmp_path, "a", mixer="fedavg"), Pupil(tmp_path, "b", mixer="fedavg")
+    ref_a, ref_b = a.play(1, [])[0], b.play(1, [])[0]
+    a.trainer.mix(Mix(2, 1, (Part(ref_b, 1.0),)))
+    with Path(ref_b.path).open("r+b") as file:  # the next pull into the same buffer
+        file.write(bytes(Path(ref_b.path).stat().st_size))
+    a.trainer.train(Train(2), lambda _done, _planned: None)
+    assert a.trainer.evaluate(Evaluate(2)).mixed.val_loss < 10.0
+    assert ref_a.digest != ref_b.digest
+
+
+def test_training_alone_has_the_same_number_of_rounds(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a", method="local", **{"run.rounds": 2})
+    for round_no in (1, 2):
+        _, scores = a.play(round_no, [])
+    alone = a.trainer.alone(Alone("same"), lambda _done, _planned: None)
+    assert alone.score == scores.trained
+
+
+def test_a_local_method_shares_an_empty_snapshot(tmp_path: Path) -> None:
+    a = Pupil(tmp_path, "a", method="local")
+    assert not a.prepared.exchanges
+    manifest, _ = map_snapshot(a.play(1, [])[0])
+    assert manifest.tensors == ()
+
+
+def test_work_before_prepare_is_our_own_bug(tmp_path: Path) -> None:
+    with pytest.raises(LocalProtocolError, match="before Prepare"):
+        Trainer().publish(Publish(1))
+
+
+def test_a_shard_of_another_shape_is_refused(tmp_path: Path) -> None:
+    write_digits(tmp_path / "odd.npz", first=0, num=10)
+    with pytest.raises(DataError, match="inputs"):
+        Pupil(tmp_path, "a", **{"data.input": "3x8x8"})
