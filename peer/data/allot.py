@@ -82,6 +82,8 @@ def allot(
         for group, peers_of in enumerate(members):
             rows = pools[split][groups[pools[split]] == group]
             mixes = [stock.labels[hands[peer]] for peer in peers_of]
+            if partition.is_even:  # also where a small training hand misses a class by its size
+                mixes = [stock.labels[rows]] * len(peers_of)
             for peer, hand in zip(peers_of, follow(stock.labels[rows], mixes, rng), strict=True):
                 given[peer] = rows[hand]
     return [Allotment(*rows) for rows in zip(hands, held["val"], held["test"], strict=True)]

@@ -42,6 +42,10 @@ class Transform:
         if not 1 <= len(self.mean) <= MAX_CHANNELS or not 1 <= len(self.std) <= MAX_CHANNELS:
             raise DataError(f"a transform needs 1 to {MAX_CHANNELS} means and stds: {self}")
 
+    def __str__(self) -> str:
+        mean, std = (", ".join(f"{n:g}" for n in numbers) for numbers in (self.mean, self.std))
+        return f"(stored * {self.scale:g} - [{mean}]) / [{std}]"
+
     def apply(self, stored: Array) -> npt.NDArray[np.float32]:
         """Turn (N, H, W, C) uint8 or float32 into (N, C, H, W) float32, C-contiguous.
 
@@ -50,7 +54,7 @@ class Transform:
         """
         channels = stored.shape[-1]
         if not {len(self.mean), len(self.std)} <= {1, channels}:
-            raise DataError(f"{self} does not fit {channels} channels")
+            raise DataError(f"transform {self} does not fit {channels} channels")
         x = stored.transpose(0, 3, 1, 2).astype(np.float32, order="C")
         x *= np.float32(self.scale)
         x -= np.asarray(self.mean, np.float32)[:, None, None]

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from peer.data.layout import Rows
 from protocol.errors import ConfigError, DataError
 
-__all__ = ["Partition", "apportion", "deal", "follow", "interleaved", "parse_partition"]
+__all__ = ["FORMS", "Partition", "apportion", "deal", "follow", "interleaved", "parse_partition"]
 
 Kind = Literal["domain", "iid", "dirichlet", "pathological", "quantity"]
 Counts = npt.NDArray[np.int64]
@@ -37,6 +37,11 @@ class Partition:
 
     kind: Kind
     value: float = 0.0
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all peers that share a pool have its mix of classes."""
+        return self.kind in {"domain", "iid", "quantity"}
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.value:g}" if self.value else self.kind
@@ -134,27 +139,25 @@ def deal(
     return [np.sort(hand) for hand in hands]
 
 
-def follow(labels: Rows, hands_labels: list[Rows], rng: np.random.Generator) -> list[Rows]:
-    """Deal held-out samples so that each peer's mix of classes is that of its training hand.
+def follow(labels: Rows, hands: list[Rows], rng: np.random.Generator) -> list[Rows]:
+    """Deal held-out samples as training samples were dealt.
 
-    Of a class, a peer gets the share that it has of the class's training samples.
+    Of a class, each peer gets the share that it has of the class's training samples, so its mix of
+    classes stays its own.
 
     Args:
         labels: of the held-out samples.
-        hands_labels: for each peer, the labels of the training samples that it got.
+        hands: for each peer, the labels of the training samples that it got.
         rng: shuffles samples of a class.
     """
-    num_classes = 1 + max((int(y.max()) for y in (labels, *hands_labels) if len(y)), default=0)
+    num_classes = 1 + max((int(y.max()) for y in (labels, *hands) if len(y)), default=0)
     held = np.bincount(labels, minlength=num_classes)
-    weights = np.stack([np.bincount(y, minlength=num_classes) for y in hands_labels])  # (P, C)
-    dealt = np.stack(
-        [
-            apportion(n, w) if w.sum() else np.zeros(len(w), np.int64)
-            for n, w in zip(held, weights.T, strict=True)
-        ],
-        axis=1,
-    )
-    return [np.sort(hand) for hand in _cut(labels, dealt, rng)]
+    shares = np.stack([np.bincount(y, minlength=num_classes) for y in hands])  # (P, C)
+    held[shares.sum(axis=0) == 0] = 0  # nobody trains on it
+    dealt = [
+        apportion(n, s) if n else np.zeros_like(s) for n, s in zip(held, shares.T, strict=True)
+    ]
+    return [np.sort(hand) for hand in _cut(labels, np.stack(dealt, axis=1), rng)]
 
 
 def apportion(total: int, weights: npt.ArrayLike) -> Counts:

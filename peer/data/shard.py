@@ -16,6 +16,7 @@ from peer.data.layout import Part, Rows, as_images, checked_labels, class_names,
 from protocol.errors import DataError
 
 __all__ = [
+    "CARD",
     "Shard",
     "ShardFacts",
     "Split",
