@@ -74,7 +74,8 @@ class SplitModel:
         """
         if params.keys() != self._param_names or buffers.keys() != self._buffer_names:
             raise LayoutError(f"these are not the parameters and buffers of {self.name}")
-        self.module.train(mode is Mode.TRAIN)
+        if self.module.training != (mode is Mode.TRAIN):  # it walks all modules
+            self.module.train(mode is Mode.TRAIN)
         for norm in self._norms:
             norm.training = mode is not Mode.EVALUATE and len(inputs) > 1
         moved = {name: tensor.clone() for name, tensor in buffers.items()}

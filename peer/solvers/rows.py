@@ -49,8 +49,8 @@ def direction(start: Tensor, mode: Mode) -> Tensor:
 
 def project(moved: Tensor, axis: Tensor) -> Tensor:
     """Take from each displacement its mean, then what lies along `axis`: (rows, entries)."""
-    moved = _centre(moved)
-    return moved - axis * (axis * moved).sum(dim=1, keepdim=True)
+    free = _centre(moved)
+    return free.addcmul_(axis, (axis * free).sum(dim=1, keepdim=True), value=-1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,12 @@ def _centre(rows: Tensor) -> Tensor:
 
 def _flat(tensor: Tensor, axis: int) -> Tensor:
     """As (rows, entries), one row for each index of `axis`; in float32 at least."""
-    rows = tensor.movedim(axis, 0).flatten(1)
-    return rows.to(torch.promote_types(rows.dtype, torch.float32))
+    rows = (tensor.movedim(axis, 0) if axis else tensor).flatten(1)
+    return rows.float() if rows.itemsize < torch.float32.itemsize else rows
 
 
 def _restored(rows: Tensor, like: Tensor, axis: int) -> Tensor:
     """The inverse of `_flat`."""
-    return rows.to(like.dtype).reshape(like.movedim(axis, 0).shape).movedim(0, axis)
+    if axis:
+        return rows.to(like.dtype).reshape(like.movedim(axis, 0).shape).movedim(0, axis)
+    return rows.to(like.dtype).view_as(like)
