@@ -38,7 +38,7 @@ def status_line(view: View) -> str:
         return f"{line}: {_names(here)}; waiting for {missing}" if here else line
     absent = [m.name for m in view.members if m.state == "lost"]
     newest = max((m.round_no for m in view.members), default=0)
-    line = f"{len(here)} peers, newest round {newest}"
+    line = f"{len(here)} peer{'' if len(here) == 1 else 's'}, newest round {newest}"
     return f"{line}; lost: {_names(absent)}" if absent else line
 
 

@@ -1,0 +1,89 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.book import Book
+from coordinator.journal import Journal
+from protocol.errors import KeyFileError
+from tests.unit.coordinator.town import A, B, Town
+
+
+def full_book() -> Book:
+    """One with something in every field."""
+    town = Town(founders=1)
+    town.ready(A, B)
+    town.join(A.but(instance=b"process2"))
+    town.book.bind, town.book.advertise = "0.0.0.0:7733", "10.0.0.5"
+    return town.book
+
+
+def test_a_book_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    book = full_book()
+    Journal(tmp_path).save(book)
+    loaded = Journal(tmp_path).load()
+    assert loaded is not None
+    assert (loaded.book, loaded.torn) == (book, "")
+
+
+def test_there_is_nothing_to_load_before_the_first_save(tmp_path: Path) -> None:
+    assert Journal(tmp_path).load() is None
+
+
+def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
+    Journal(tmp_path).save(full_book())
+    Journal(tmp_path).save(full_book())
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"journal.json": 0o600, "journal.previous.json": 0o600}
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def flip(content: bytes) -> bytes:
+    return content.replace(b'"founders": 1', b'"founders": 3')
+
+
+def rename(content: bytes) -> bytes:
+    return content.replace(b"kinfolk-journal-1", b"kinfolk-journal-9")
+
+
+def empty(content: bytes) -> bytes:
+    return b""
+
+
+def other(content: bytes) -> bytes:
+    return json.dumps([1, 2]).encode()
+
+
+@pytest.mark.parametrize("damage", [cut, flip, rename, empty, other])
+def test_a_torn_journal_is_told_and_the_one_before_it_is_used(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    book = full_book()
+    journal = Journal(tmp_path)
+    journal.save(book)
+    journal.save(full_book())
+    path = tmp_path / "journal.json"
+    path.write_bytes(damage(path.read_bytes()))
+    loaded = journal.load()
+    assert loaded is not None
+    assert "journal.json is torn" in loaded.torn
+    # The torn one may have been of the next start, so its incarnation is skipped.
+    assert loaded.book.incarnation == book.incarnation + 1
+    assert loaded.book.entries == book.entries
+
+
+def test_a_crash_between_the_two_renames_loses_only_what_was_not_promised(tmp_path: Path) -> None:
+    Journal(tmp_path).save(full_book())
+    (tmp_path / "journal.json").rename(tmp_path / "journal.previous.json")
+    assert Journal(tmp_path).load() is not None
+
+
+def test_two_torn_journals_are_the_operators_to_mend(tmp_path: Path) -> None:
+    for name in ("journal.json", "journal.previous.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(KeyFileError, match=r"journal\.previous\.json is torn"):
+        Journal(tmp_path).load()
