@@ -6,6 +6,7 @@ Every method is an event with its instant; it returns what is to be done, in ord
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import assert_never
 
 from peer.effects import (
@@ -77,7 +78,7 @@ class Plan:
     explicit: Mapping[str, Value]  # options that were typed, and what the data fix
     data: str  # path of the shard
     device: str  # cpu, or the number of a GPU
-    directory: str  # the run directory of this peer
+    out: str  # folder of the run, in which this peer has one of its own; empty: runs/NAME OF RUN
     alone: bool  # afterwards, train on the own data alone as well
 
 
@@ -240,7 +241,9 @@ class Node:
         self._run = run
         settings = tuple(Setting(key, value) for key, value in options.items())
         plan = self.plan
-        prepare = Prepare(plan.me, run, settings, plan.data, plan.device, plan.directory)
+        name = self.view.run_name if self.view is not None else run.hex()[:8]
+        directory = str(Path(plan.out or Path("runs", name)).absolute() / plan.me)
+        prepare = Prepare(plan.me, run, settings, plan.data, plan.device, directory)
         return (Order(prepare),)
 
     def _prepared(self, prepared: Prepared, now_s: float) -> tuple[Act, ...]:

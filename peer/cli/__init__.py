@@ -1,0 +1,22 @@
+"""The commands of a peer. Nothing that loads torch is imported before a command needs it."""
+
+import click
+
+from peer.cli.data import data_commands
+from peer.cli.evaluate import evaluate
+from peer.cli.join import join
+from peer.cli.launch import launch
+from peer.cli.start import start
+from protocol.console import Commands
+
+__all__ = ["main"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kinfolk")
+def main() -> None:
+    """Peer-to-peer personalised federated learning."""
+
+
+for command in (data_commands, evaluate, join, launch, start):
+    main.add_command(command)

@@ -1,0 +1,154 @@
+"""What is told of a run: to the person who watches, and to the run directory. Decides nothing."""
+
+import os
+from pathlib import Path
+
+from peer.data import ShardFacts
+from peer.display import Display
+from peer.effects import Compared, Happened, Lobby, Started
+from peer.ledger import EVENTS, Ledger, read_events
+from peer.record import RoundRecord
+from peer.summary import summarise
+from peer.work import Score
+from protocol.errors import ConfigError
+from protocol.ids import PeerId
+
+__all__ = ["Chronicle"]
+
+_TOLD = {
+    "lost": "{peer} is lost: {reason}",
+    "returned": "{peer} is back",
+    "left": "{peer} left: {reason}",
+    "refused": "{peer} sent something unfit: {reason}",
+    "pull-failed": "the pull from {peer} failed: {reason}",
+    "coordinator-lost": "the coordinator is lost, the run goes on: {reason}",
+    "coordinator-back": "the coordinator is back",
+}
+
+
+class Chronicle:
+    def __init__(self, display: Display, *, peer: PeerId, facts: ShardFacts) -> None:
+        self._display = display
+        self._peer = peer
+        self._facts = facts
+        self._ledger: Ledger | None = None
+        self._early: list[tuple[str, dict[str, object]]] = []  # before there was a directory
+        self._alone: dict[str, Score] = {}
+        self._rounds = 0
+        self._lobby: Lobby | None = None
+
+    def open(self, directory: Path, run: bytes) -> None:
+        """Write into this run directory from now on.
+
+        Raises:
+            ConfigError: it holds another run, or cannot be written.
+        """
+        before = _run_in(directory)
+        if before not in ("", run.hex()):
+            raise ConfigError(
+                f"{directory} holds another run ({before[:8]})",
+                hint="move it away, or give --out another folder",
+            )
+        self._ledger = Ledger(directory, tell=self._display.line)
+        for name, fields in self._early:
+            self._event(name, **fields)
+        self._early.clear()
+
+    def started(self, act: Started) -> None:
+        self._rounds = act.settings.run.rounds
+        prepared, card = act.prepared, self._facts.card
+        self._event(
+            "started",
+            peer=self._peer,
+            run=act.run.hex(),
+            pid=os.getpid(),
+            options=dict(act.settings.flat),
+            device=prepared.device,
+            parameters=prepared.num_parameters,
+            samples=prepared.num_examples,
+            domain=card.domain,
+            camp=card.camp,
+        )
+        settings = act.settings
+        self._display.line(
+            f"{prepared.device}; {settings.method} ({settings.recipe.mixer.name} + "
+            f"{settings.recipe.solver.name}), {settings.model} with {prepared.num_parameters:,} "
+            f"parameters, {settings.run.rounds} rounds, topology {settings.topology.spec}"
+        )
+
+    def lobby(self, lobby: Lobby) -> None:
+        if lobby == self._lobby:
+            return
+        self._lobby = lobby
+        self._event("lobby", ready=lobby.ready, founders=lobby.founders)
+        self._display.line(f"lobby: {lobby.ready} of {lobby.founders} here")
+
+    def round(self, record: RoundRecord) -> None:
+        if self._ledger is not None:
+            self._display.event(self._ledger.round(record))
+        self._display.round(record, self._rounds)
+
+    def happened(self, act: Happened) -> None:
+        fields = {"reason": act.reason} if act.reason else {}
+        self._event(act.event, **({"peer": act.peer} if act.peer is not None else {}), **fields)
+        text = _TOLD.get(act.event, "{peer}: " + act.event + " {reason}")
+        self._display.line(text.format(peer=act.peer or "", reason=act.reason))
+
+    def compared(self, act: Compared) -> None:
+        score = act.done.score
+        self._alone[act.done.solver] = score
+        self._event(
+            "alone",
+            solver=act.done.solver,
+            val_accuracy=_or_none(score.val_accuracy),
+            test_accuracy=_or_none(score.test_accuracy),
+        )
+        name = "plain SGD" if act.done.solver == "sgd" else "the run's own solver"
+        if score.test_accuracy >= 0.0:
+            self._display.line(f"alone with {name}: {score.test_accuracy:.1%}")
+
+    def over(self, code: int, reason: str) -> None:
+        """Sum up, and close the books."""
+        if self._ledger is None:
+            return
+        with self._ledger as ledger:
+            records = ledger.records
+            self._event(
+                "finished",
+                rounds_finished=len(records),
+                rounds_degraded=sum(r.degraded for r in records),
+                reason=reason,
+                code=code,
+            )
+            ledger.summary(
+                summarise(
+                    records,
+                    peer=self._peer,
+                    domain=self._facts.card.domain,
+                    camp=self._facts.card.camp,
+                    samples=self._facts.num_samples("train"),
+                    alone=self._alone,
+                )
+            )
+        self._ledger = None
+
+    def _event(self, name: str, /, **fields: object) -> None:
+        if self._ledger is None:
+            self._early.append((name, fields))
+            return
+        self._display.event(self._ledger.event(name, **fields))
+
+
+def _or_none(accuracy: float) -> float | None:
+    return accuracy if accuracy >= 0.0 else None
+
+
+def _run_in(directory: Path) -> str:
+    """The run that a directory holds, in hex; empty if none does."""
+    path = directory / EVENTS
+    if not path.exists():
+        return ""
+    for event in read_events(path):
+        if event.name == "started":
+            return str(event.fields.get("run", ""))
+    return ""

@@ -1,0 +1,160 @@
+"""From the command line to a running peer: checks first, then sockets, then the loop."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from peer.data import ShardFacts, find_shard, shard_facts
+from peer.dataplane.events import Event
+from peer.dataplane.inbox import Inbox
+from peer.dataplane.puller import Puller
+from peer.dataplane.server import Server
+from peer.display import Display
+from peer.node import Node, Plan
+from peer.options.fields import Value
+from peer.runtime import Runtime, Sockets
+from peer.settings import complete
+from protocol.clock import MonotonicClock
+from protocol.errors import ConfigError, DataError
+from protocol.home import find_home, find_join
+from protocol.ids import PeerId, peer_id
+from protocol.joinstring import JoinString
+from protocol.transport.addresses import HostPort, local_address_towards, parse_host_port
+from protocol.transport.keys import held_identity
+from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
+from protocol.wire.membership import Membership
+from protocol.wire.messages import WIRE_VERSION, Join, Option
+
+__all__ = ["Asked", "run_peer"]
+
+DEFAULT_BIND = "0.0.0.0:0"  # every interface, a free port: the view tells the others which
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person typed after `peer start`."""
+
+    data: str
+    gpu: str
+    join: str | None
+    bind: str | None
+    advertise: str | None
+    name: str | None
+    out: Path | None
+    threads: int | None
+    alone: bool
+    explicit: Mapping[str, Value]
+
+
+def run_peer(asked: Asked, display: Display) -> int:
+    """Play a run; the exit code.
+
+    Raises:
+        OperatorError: something that the person must change, found before the run began.
+    """
+    facts = shard_facts(find_shard(asked.data))
+    if facts.num_samples("train") == 0:
+        raise DataError(f"{facts.path} has no training sample")
+    name = peer_id(asked.name if asked.name is not None else facts.name)
+    wishes = _wishes(asked, facts)
+    found = find_join(asked.join, os.environ)
+    home = find_home(os.environ)
+    raise_descriptor_limit()
+    clock = MonotonicClock()
+    with held_identity(home.keys / f"{name}.key", what=f"a peer named {name}") as identity:
+        keys = {"public_key": identity.curve_public, "secret_key": identity.curve_secret}
+        with closing(ZeroMq(**keys)) as transport:
+            bind = parse_host_port(asked.bind or DEFAULT_BIND, default_port=0)
+            events: Inbox[Event] = Inbox(transport.wake())
+            with (
+                Server(transport, bind=bind.endpoint, name=name, events=events) as server,
+                Puller(transport, events=events) as puller,
+            ):
+                address = _advertised(asked.advertise, bind, server.address, found.join)
+                join = Join(
+                    version=WIRE_VERSION,
+                    token=found.join.token,
+                    name=name,
+                    role="peer",
+                    instance=secrets.token_bytes(8),
+                    address=address,
+                    sign_key=identity.sign_public,
+                    wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
+                )
+                where = f"{found.join.address} (from {found.source})"
+                membership = Membership(join, sign_key=found.join.sign_key, where=where)
+                plan = Plan(
+                    me=name,
+                    explicit=wishes,
+                    data=str(facts.path.absolute()),
+                    device=asked.gpu,
+                    out=str(asked.out.absolute()) if asked.out is not None else "",
+                    alone=asked.alone,
+                )
+                display.line(_greeting(name, facts, address, found.join))
+                return Runtime(
+                    node=Node(plan, membership),
+                    facts=facts,
+                    sockets=Sockets(
+                        transport=transport,
+                        coordinator=transport.call(
+                            found.join.address, server_key=found.join.curve_key
+                        ),
+                        server=server,
+                        puller=puller,
+                        events=events,
+                    ),
+                    display=display,
+                    clock=clock,
+                    threads=asked.threads,
+                ).run()
+
+
+def _wishes(asked: Asked, facts: ShardFacts) -> dict[str, Value]:
+    """What was typed and what the data fix, in the types of the manifest.
+
+    Raises:
+        ConfigError: an option that does not exist, or a value that is not allowed.
+    """
+    shape = "x".join(str(side) for side in facts.input_shape)
+    explicit = {
+        **asked.explicit,
+        "data.input": shape,
+        "data.classes": len(facts.card.classes),
+    }
+    if len(facts.card.classes) < 2:
+        raise DataError(f"{facts.path} has one class only; a classifier needs two")
+    whole = complete(explicit)
+    return {key: whole[key] for key in explicit}
+
+
+def _advertised(typed: str | None, bind: HostPort, bound: str, join: JoinString) -> str:
+    """Where the others reach this peer: as typed, as bound, or as the coordinator sees us.
+
+    Raises:
+        AddressError: the address cannot be read, or no route leads to the coordinator.
+    """
+    port = parse_host_port(bound, default_port=0).port
+    if typed is not None:
+        given = parse_host_port(typed, default_port=port)
+        if given.is_wildcard or not given.port:
+            raise ConfigError(
+                f"--advertise {typed} is not an address that others can reach",
+                hint="give this host's own, e.g. --advertise 192.168.1.20",
+            )
+        return given.endpoint
+    if not bind.is_wildcard:
+        return HostPort(bind.host, port).endpoint
+    return HostPort(local_address_towards(join.host, join.port), port).endpoint
+
+
+def _greeting(name: PeerId, facts: ShardFacts, address: str, join: JoinString) -> str:
+    samples = facts.num_samples("train")
+    domain = f" of {facts.card.domain}" if facts.card.domain else ""
+    return (
+        f"peer {name}: {samples} training samples{domain}, reachable at {address}, "
+        f"joining the coordinator at {join.address}"
+    )
