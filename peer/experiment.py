@@ -61,6 +61,7 @@ class LaunchTable:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     path: Path
+    text: str  # of the file
     name: str  # of the run
     explicit: Mapping[str, Value]  # lines of the manifest that the file or an option set
     settings: Settings  # those, and the defaults of all others
@@ -82,29 +83,30 @@ def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) ->
         ConfigError: it cannot be read, is not TOML, or holds a table, key or value that is not
             allowed; the text names the file, the table and the key.
     """
-    tables = _parsed(path)
+    text, tables = _parsed(path)
     try:
-        return _experiment(path, tables, overrides or {})
+        return _experiment(path, text, tables, overrides or {})
     except OperatorError as error:
         raise ConfigError(f"{path}: {error.args[0]}", hint=error.hint) from None
 
 
-def _parsed(path: Path) -> Mapping[str, object]:
+def _parsed(path: Path) -> tuple[str, Mapping[str, object]]:
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
+            raw = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(text) > MAX_FILE_BYTES:
+    if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is over {MAX_FILE_BYTES} bytes: not an experiment file")
     try:
-        return tomllib.loads(text.decode())
+        text = raw.decode()
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
         raise ConfigError(f"{path} is not TOML: {error}") from None
 
 
 def _experiment(
-    path: Path, tables: Mapping[str, object], overrides: Mapping[str, Value]
+    path: Path, text: str, tables: Mapping[str, object], overrides: Mapping[str, Value]
 ) -> Experiment:
     known = ("run", *METHOD_TABLES, *OPTION_TABLES, "data", "peer", "compare", "launch")
     for name in tables:
@@ -120,6 +122,7 @@ def _experiment(
     compare = _table(tables, "compare", ("alone",))
     return Experiment(
         path=path,
+        text=text,
         name=peer_id(_take(run, "run.name", _text, default=path.stem)),
         explicit=explicit,
         settings=settings,

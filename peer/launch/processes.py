@@ -84,6 +84,7 @@ class Signals:
 @dataclass(slots=True)
 class _Child:
     process: subprocess.Popen[bytes]
+    asked: bool = False  # to end
     torn: dict[IO[bytes], bytes] = field(default_factory=dict)  # pipe -> its unfinished line
 
 
@@ -168,10 +169,12 @@ class Processes:
         return happenings
 
     def stop(self, *names: str) -> None:
-        """Ask processes to end, once; names that have ended are passed over."""
+        """Ask processes to end; nobody is asked twice, as that would be an order to hurry."""
         for name in names:
-            if name in self._children:
-                self._children[name].process.terminate()
+            child = self._children.get(name)
+            if child is not None and not child.asked:
+                child.asked = True
+                child.process.terminate()
 
     def end(self) -> Iterator[Happening]:
         """Ask all to end, hand over their last lines, and kill those that do not end in time."""

@@ -1,0 +1,147 @@
+"""Which processes an experiment needs: programs, options, environments. Starts nothing."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from peer.data.folder import read_folder
+from peer.data.shard import shard_facts
+from peer.experiment import Experiment, LaunchTable, PeerTable
+from peer.launch.board import COORDINATOR
+from peer.launch.processes import Command
+from peer.options.fields import Value
+from protocol.errors import ConfigError, DataError
+from protocol.ids import peer_id
+
+__all__ = [
+    "Seat",
+    "coordinator_command",
+    "peer_command",
+    "peer_environ",
+    "seats",
+    "thread_count",
+]
+
+LOOPBACK = "127.0.0.1:0"
+RESERVED = (COORDINATOR, "shards")  # names in the run directory that are no peer's
+_VERBOSITY: Mapping[str, tuple[str, ...]] = {"warning": (), "info": ("-v",), "debug": ("-vv",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One peer to be started."""
+
+    name: str
+    data: Path
+    gpu: str
+
+
+def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
+    """Say who takes part: the peers of the file, or one for each shard of the folder.
+
+    Raises:
+        DataError: a shard is missing, or none is there.
+        ConfigError: fewer than the founders, a name that cannot be used, or two of one name.
+    """
+    peers = experiment.peers or tuple(
+        PeerTable(name=peer_id(name), data=name) for name in _names_in(folder)
+    )
+    taken = tuple(
+        Seat(peer.name, _found(peer.data, folder, experiment.path.parent), gpu)
+        for peer in peers
+        for gpu in [peer.gpu if peer.gpu is not None else experiment.launch.gpu]
+    )
+    for seat in taken:
+        if seat.name in RESERVED:
+            raise ConfigError(f"a peer cannot be named {seat.name}: the run directory needs it")
+    if experiment.founders is not None and experiment.founders > len(taken):
+        raise ConfigError(
+            f"{experiment.path}: run.founders = {experiment.founders}, but there are "
+            f"{len(taken)} peers: the lobby would wait for ever"
+        )
+    experiment.settings.topology.check_names(peer_id(seat.name) for seat in taken)
+    return taken
+
+
+def _names_in(folder: Path) -> tuple[str, ...]:
+    return tuple(shard.name for shard in read_folder(folder).shards)
+
+
+def _found(data: str, folder: Path, base: Path) -> Path:
+    """Find a peer's shard by its name in the folder, else as a path beside the experiment."""
+    for path in (folder / f"{data}.npz", folder / data, base / data, base / f"{data}.npz"):
+        if path.is_file():
+            shard_facts(path)  # what is wrong with it is told now, once
+            return path.absolute()
+    there = sorted(path.stem for path in folder.glob("*.npz"))
+    raise DataError(
+        f"no shard {data!r}: looked in {folder} and for a file beside the experiment",
+        hint=f"there are: {', '.join(there)}" if there else "",
+    )
+
+
+def thread_count(launch: LaunchTable, num_peers: int) -> int:
+    """Share this process's cores out."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return launch.threads or max(1, cores // num_peers)
+
+
+def coordinator_command(
+    experiment: Experiment, num_peers: int, environ: Mapping[str, str], home: Path
+) -> Command:
+    argv = [sys.executable, "-m", "coordinator", "start", "--bind", LOOPBACK]
+    argv += ["--run", experiment.name, "--founders", str(experiment.founders or num_peers)]
+    for key, value in experiment.explicit.items():
+        argv += ["--option", f"{key}={_typed(value)}"]
+    return Command(COORDINATOR, argv, _environ(environ, home))
+
+
+def peer_command(
+    experiment: Experiment,
+    seat: Seat,
+    *,
+    out: Path,
+    threads: int,
+    environ: Mapping[str, str],
+) -> Command:
+    """Say how a peer is started; its token travels in the environment, which `ps` does not show."""
+    argv = [sys.executable, "-m", "peer", "start", "--json", "--data", str(seat.data)]
+    argv += ["--name", seat.name, "--gpu", seat.gpu, "--bind", LOOPBACK]
+    argv += ["--out", str(out), "--threads", str(threads)]
+    if experiment.alone:
+        argv.append("--alone")
+    return Command(seat.name, argv + list(_VERBOSITY[experiment.launch.log]), environ)
+
+
+def peer_environ(
+    environ: Mapping[str, str], home: Path, *, join: str, threads: int
+) -> Mapping[str, str]:
+    """Give a peer the run's join string, its share of the cores, and waiting that costs none.
+
+    Threads of OpenMP that spin while they wait take the cores from the other peers.
+    """
+    return _environ(environ, home) | {
+        "KINFOLK_JOIN": join,
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
+
+
+def _environ(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Leave a person's own keys, join strings and data folder out of it."""
+    kept = {key: value for key, value in environ.items() if not key.startswith("KINFOLK_")}
+    return kept | {"KINFOLK_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+
+
+def _typed(value: Value) -> str:
+    """Write a value so that `--option` reads the same one."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case _:
+            return repr(value)

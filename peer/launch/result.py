@@ -1,0 +1,139 @@
+"""What a launched run came to: result.json, a table, and what its influence shows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from peer.affinity import Affinity, Contrast, camp_contrast, domain_contrast
+from peer.data.archive import replacing
+from peer.experiment import Experiment
+from peer.launch.board import Failure
+from peer.summary import PeerSummary
+
+__all__ = ["Result", "findings", "table", "write_result"]
+
+_NO_VALUE = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """All that finished, and what did not; `result.json` is this."""
+
+    run: str
+    seed: int
+    preset: str
+    rounds: int
+    peers: tuple[PeerSummary, ...]
+    failed: tuple[Failure, ...]
+
+    @classmethod
+    def of(
+        cls,
+        experiment: Experiment,
+        summaries: Sequence[PeerSummary],
+        failures: Sequence[Failure],
+    ) -> "Result":
+        settings = experiment.settings
+        return cls(
+            run=experiment.name,
+            seed=settings.run.seed,
+            preset=settings.method,
+            rounds=settings.run.rounds,
+            peers=tuple(summaries),
+            failed=tuple(failures),
+        )
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write it whole or not at all.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(json.dumps(asdict(result), indent=1).encode() + b"\n")
+
+
+# -- the table ----------------------------------------------------------------------------------
+
+_ACCURACIES: Mapping[str, str] = {
+    "alone_sgd_accuracy": "alone,\nSGD",
+    "alone_same_solver_accuracy": "alone,\n{solver}",
+    "mixed_accuracy": "mixed\nstart",
+    "trained_accuracy": "after\ntraining",
+    "own_accuracy": "served",
+}
+
+
+def table(result: Result, solver: str) -> Table:
+    """Lay the peers out, and their means; accuracies on the own test splits in percent."""
+    shown = Table(box=SIMPLE, pad_edge=False, show_footer=len(result.peers) > 1)
+    shown.add_column("peer", "mean")
+    shown.add_column("domain")
+    shown.add_column("camp", justify="right")
+    shown.add_column("samples", justify="right")
+    shown.add_column("rounds", justify="right")
+    for key, title in _ACCURACIES.items():
+        values = [getattr(peer, key) for peer in result.peers]
+        known = [value for value in values if value is not None]
+        mean = _percent(sum(known) / len(known) if known else None)
+        shown.add_column(title.format(solver=solver), mean, justify="right", no_wrap=True)
+    shown.add_column("helped\nmost by")
+    for peer in result.peers:
+        degraded = f" ({peer.rounds_degraded} degraded)" if peer.rounds_degraded else ""
+        shown.add_row(
+            peer.id,
+            peer.domain,
+            str(peer.camp),
+            str(peer.samples),
+            Text(f"{peer.rounds_finished}{degraded}", style="yellow" if degraded else ""),
+            *(_percent(getattr(peer, key)) for key in _ACCURACIES),
+            peer.helped_most_by or _NO_VALUE,
+        )
+    return shown
+
+
+def _percent(value: float | None) -> str:
+    return _NO_VALUE if value is None else f"{value:.1%}"
+
+
+# -- what the influence shows ---------------------------------------------------------------------
+
+
+def findings(whole: Affinity) -> list[str]:
+    """Say in a line each whether camps, and domains within camps, show in who helped whom."""
+    lines = []
+    if contrast := camp_contrast(whole):
+        overlap = _overlap(whole)
+        lines.append(_line("a peer of the own camp", "one of another camp", contrast) + overlap)
+    if contrast := domain_contrast(whole):
+        lines.append(
+            _line("in the own camp, a peer of the own domain", "one of another domain", contrast)
+        )
+    return lines
+
+
+def _line(same: str, other: str, contrast: Contrast) -> str:
+    ratio = f"{contrast.ratio:.3g}" if contrast.ratio < 1000.0 else "over 1000"
+    how = "all" if contrast.enumerated else "a draw of"
+    return (
+        f"{same} weighs {contrast.same:.2f} of an equal share, {other} {contrast.other:.2f}: "
+        f"ratio {ratio}, p = {contrast.p_value:.3f} (among {how} {contrast.num_labellings} ways "
+        "to deal the labels)"
+    )
+
+
+def _overlap(whole: Affinity) -> str:
+    """Warn where camps are domains under another name: no test can then tell them apart."""
+    camps_of = {
+        domain: {c for c, d in zip(whole.camps, whole.domains, strict=True) if d == domain}
+        for domain in set(whole.domains)
+    }
+    if len(camps_of) > 1 and all(len(camps) == 1 for camps in camps_of.values()):
+        return "; here each domain is of one camp alone, so this may be the domains' doing"
+    return ""

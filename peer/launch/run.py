@@ -1,0 +1,144 @@
+"""A launch from start to end: data, processes, results. The shell; `board.py` decides."""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals as SignalNumber
+
+from rich.console import Console
+
+from peer.data.archive import replacing
+from peer.data.make import make_shards
+from peer.experiment import Experiment
+from peer.launch.board import COORDINATOR, Board, Failure
+from peer.launch.directory import RunDirectory, prepared
+from peer.launch.display import LaunchDisplay, launch_display
+from peer.launch.log import LaunchLog
+from peer.launch.plan import (
+    Seat,
+    coordinator_command,
+    peer_command,
+    peer_environ,
+    seats,
+    thread_count,
+)
+from peer.launch.processes import Ended, Happening, Processes, Signals
+from peer.launch.report import report
+from protocol.clock import MonotonicClock
+
+__all__ = ["Consoles", "launch"]
+
+POLL_S = 0.2
+GRACE_S = 10.0  # between asking a process to end and killing it
+COORDINATOR_S = 60.0  # for its join string: it takes one on a quiet machine
+
+
+@dataclass(frozen=True, slots=True)
+class Consoles:
+    """Progress is for a person, the table for whoever reads the output."""
+
+    progress: Console
+    result: Console
+    all_lines: bool  # show also what the processes say
+
+
+def launch(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool) -> int:
+    """Run an experiment on this machine and leave its results in `out`.
+
+    Returns:
+        The exit code: 0 when every peer has finished; 2 or 1 when one has failed by an operator's
+        fault or ours; 128 and the number of the signal that ended the launch.
+
+    Raises:
+        OperatorError: the run directory, the data or the peers are not fit to start.
+    """
+    directory = prepared(out, force=force)
+    folder = experiment.data.shards or directory.shards
+    if experiment.data.make is not None:
+        make_shards(experiment.data.make, folder, force=force)
+    taken = seats(experiment, folder)
+    with replacing(directory.experiment) as file:
+        file.write(experiment.text.encode())
+    with Signals() as signals:
+        try:
+            board = _play(experiment, directory, taken, consoles, signals)
+        finally:
+            directory.forget_keys()
+    if signals.received:
+        name = SignalNumber(signals.received[0]).name
+        consoles.progress.print(f"Stopped by {name}; what the peers had done is in {out}.")
+        return 128 + signals.received[0]
+    if board.begun:
+        report(experiment, directory, board, progress=consoles.progress, result=consoles.result)
+    for failure in board.failures:
+        text = f"Error: {failure.name} failed: {failure.words}"
+        consoles.progress.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+    if not board.failures and not experiment.launch.keep_state:
+        directory.forget_state()
+    return board.exit_code
+
+
+def _play(
+    experiment: Experiment,
+    directory: RunDirectory,
+    taken: Sequence[Seat],
+    consoles: Consoles,
+    signals: Signals,
+) -> Board:
+    """Start everything, hear it out, and end everything."""
+    clock = MonotonicClock()
+    names = [seat.name for seat in taken]
+    board = Board.of(names, experiment.settings.run.rounds)
+    with ExitStack() as stack:
+        display = stack.enter_context(launch_display(consoles.progress, clock))
+        width = max(len(name) for name in (COORDINATOR, *names))
+        log = stack.enter_context(LaunchLog(directory.log, width=width, tell=display.say))
+        hearer = _Hearer(board, display, log, all_lines=consoles.all_lines)
+        processes = stack.enter_context(Processes(clock, signals, grace_s=GRACE_S))
+        home = directory.home.absolute()
+        processes.start(coordinator_command(experiment, len(taken), os.environ, home))
+        until_s = clock.now_s() + COORDINATOR_S
+        while not (board.join_string or board.doomed or signals.received):
+            hearer.hear(processes.poll(POLL_S))
+            if clock.now_s() > until_s:
+                words = f"it has printed no join string in {COORDINATOR_S:.0f} s"
+                board.failures.append(Failure(COORDINATOR, 1, words))
+        if board.join_string:
+            threads = thread_count(experiment.launch, len(taken))
+            environ = peer_environ(os.environ, home, join=board.join_string, threads=threads)
+            root = directory.root.absolute()
+            for seat in taken:
+                processes.start(
+                    peer_command(experiment, seat, out=root, threads=threads, environ=environ)
+                )
+        while not (board.all_ended or board.doomed or signals.received):
+            hearer.hear(processes.poll(POLL_S))
+        board.closing = True
+        hearer.hear(processes.end())
+    return board
+
+
+class _Hearer:
+    """Takes what happened to the board, the log and the display."""
+
+    def __init__(
+        self, board: Board, display: LaunchDisplay, log: LaunchLog, *, all_lines: bool
+    ) -> None:
+        self._board, self._display, self._log = board, display, log
+        self._all_lines = all_lines
+
+    def hear(self, happenings: Iterable[Happening]) -> None:
+        for happening in happenings:
+            if isinstance(happening, Ended):
+                remark = self._board.end(happening)
+            else:
+                remark = self._board.hear(happening)
+                if happening.is_error:  # the rest is in each peer's events.jsonl
+                    text = self._log.write(happening)
+                    if self._all_lines:
+                        self._display.say(text)
+            if remark:
+                self._display.say(remark)
+        self._display.show(self._board)

@@ -1,0 +1,96 @@
+"""What a run came to, as JSON, as a table and in words."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from peer.affinity import Affinity
+from peer.launch.board import Failure
+from peer.launch.result import Result, findings, table, write_result
+from peer.summary import PeerSummary
+
+
+def summary(name: str, own: float, alone: float | None = 0.5) -> PeerSummary:
+    return PeerSummary(
+        id=name,
+        domain="mnist",
+        camp=0,
+        samples=40,
+        rounds_finished=4,
+        rounds_degraded=1 if name == "b" else 0,
+        alone_sgd_accuracy=alone,
+        alone_same_solver_accuracy=None,
+        mixed_accuracy=0.25,
+        trained_accuracy=own,
+        own_accuracy=own,
+        served="trained",
+        helped_most_by="b" if name == "a" else None,
+    )
+
+
+RESULT = Result(
+    run="tiny",
+    seed=3,
+    preset="kinfolk",
+    rounds=4,
+    peers=(summary("a", 0.75), summary("b", 1.0)),
+    failed=(Failure("c", -9, "it was killed by SIGKILL"),),
+)
+
+
+def test_result_json_has_the_rows_and_whoever_failed(tmp_path: Path) -> None:
+    write_result(tmp_path / "result.json", RESULT)
+    raw = json.loads((tmp_path / "result.json").read_text())
+    assert (raw["run"], raw["seed"], raw["preset"], raw["rounds"]) == ("tiny", 3, "kinfolk", 4)
+    assert raw["peers"][0] == {
+        "id": "a",
+        "domain": "mnist",
+        "camp": 0,
+        "samples": 40,
+        "rounds_finished": 4,
+        "rounds_degraded": 0,
+        "alone_sgd_accuracy": 0.5,
+        "alone_same_solver_accuracy": None,
+        "mixed_accuracy": 0.25,
+        "trained_accuracy": 0.75,
+        "own_accuracy": 0.75,
+        "served": "trained",
+        "helped_most_by": "b",
+    }
+    assert raw["failed"] == [{"name": "c", "code": -9, "words": "it was killed by SIGKILL"}]
+
+
+def test_the_table_shows_means_and_what_is_not_known_as_a_dash() -> None:
+    out = StringIO()
+    Console(file=out, width=120).print(table(RESULT, "fedconst"))
+    lines = out.getvalue().splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines if line.split()}
+    assert rows["a"] == ["mnist", "0", "40", "4", "50.0%", "-", "25.0%", "75.0%", "75.0%", "b"]
+    assert rows["mean"] == ["50.0%", "-", "25.0%", "87.5%", "87.5%"]
+    assert "(1 degraded)" in out.getvalue()
+
+
+def whole(camps: tuple[int, ...], domains: tuple[str, ...]) -> Affinity:
+    cells = [[2.0 if a == b else 0.5 for b in camps] for a in camps]
+    return Affinity(tuple("abcdefgh"[: len(camps)]), camps, domains, np.array(cells))
+
+
+def test_findings_name_ratio_and_p_value() -> None:
+    (line,) = findings(whole((0, 0, 1, 1), ("x", "y", "x", "y")))
+    assert line == (
+        "a peer of the own camp weighs 2.00 of an equal share, one of another camp 0.50: "
+        "ratio 4, p = 0.333 (among all 6 ways to deal the labels)"
+    )
+
+
+def test_camps_that_are_domains_under_another_name_are_warned_of() -> None:
+    first, second = findings(whole((0,) * 4 + (1,) * 4, tuple("xxyyzzww")))
+    assert first.endswith("this may be the domains' doing")
+    assert second.startswith("in the own camp, a peer of the own domain weighs 2.00")
+
+
+def test_without_camps_nothing_is_found() -> None:
+    assert findings(whole((0, 0), ("x", "x"))) == []
