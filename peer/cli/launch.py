@@ -6,10 +6,10 @@ import click
 from rich.console import Console
 
 from peer.experiment import load_experiment
-from peer.launch.run import Consoles, launch
+from peer.launch import run
 from peer.options.fields import Value
 
-__all__ = ["launch_command"]
+__all__ = ["launch"]
 
 PLAIN_WIDTH = 140  # characters, where the output is no terminal
 
@@ -23,7 +23,7 @@ PLAIN_WIDTH = 140  # characters, where the output is no terminal
 @click.option("--rounds", type=int, metavar="N", help="In place of run.rounds.")
 @click.option("--force", is_flag=True, help="Replace the results in DIR, and no other file.")
 @click.option("--logs", is_flag=True, help="Show what every process says, not only in launch.log.")
-def launch_command(
+def launch(
     file: Path, out: Path | None, seed: int | None, rounds: int | None, force: bool, logs: bool
 ) -> int:
     """Start a coordinator and the peers of FILE.toml on this machine, and sum up their results.
@@ -34,8 +34,8 @@ def launch_command(
     given: dict[str, int | None] = {"run.seed": seed, "run.rounds": rounds}
     overrides: dict[str, Value] = {key: n for key, n in given.items() if n is not None}
     experiment = load_experiment(file, overrides)
-    consoles = Consoles(Console(stderr=True), _result_console(), all_lines=logs)
-    return launch(experiment, out or Path("runs") / experiment.name, consoles, force=force)
+    consoles = run.Consoles(Console(stderr=True), _result_console(), all_lines=logs)
+    return run.launch(experiment, out or Path("runs") / experiment.name, consoles, force=force)
 
 
 def _result_console() -> Console:
