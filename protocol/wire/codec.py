@@ -184,9 +184,12 @@ def decode_document(cls: type[D], data: bytes) -> D:
     """Read a document of the kind that is expected here.
 
     Raises:
-        RemoteProtocolError: it is malformed or of another kind.
+        RemoteProtocolError: it is malformed, of another kind, or not written as we would write it:
+            a document has one digest because it has one encoding.
     """
     document = DOCUMENTS.decode(data)
     if not isinstance(document, cls):
         raise RemoteProtocolError(f"a {type(document).__name__} in the place of a {cls.__name__}")
+    if DOCUMENTS.encode(document) != data:
+        raise RemoteProtocolError(f"a {cls.__name__} that is not in its shortest encoding")
     return document

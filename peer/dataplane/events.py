@@ -1,0 +1,77 @@
+"""What the data plane's threads tell the node."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from protocol.ids import PeerId
+
+__all__ = [
+    "Crashed",
+    "Event",
+    "Misbehaved",
+    "PeerDone",
+    "Progressed",
+    "PullFailed",
+    "Pulled",
+    "Served",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDone:
+    """This peer needs nothing more of us. It may be told again."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """So much was sent to this peer since this was last told, about once a second."""
+
+    peer: PeerId
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misbehaved:
+    """An admitted peer broke the protocol; it is not listened to for a while."""
+
+    peer: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """A pull goes on: so many bytes of the body are in."""
+
+    ticket: int
+    neighbour: PeerId
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The whole body is in its file, and every tensor is what the manifest says."""
+
+    ticket: int
+    neighbour: PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class PullFailed:
+    """What is in the file is not to be used."""
+
+    ticket: int
+    neighbour: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """A thread of the data plane has ended by an error of ours: so must the process."""
+
+    thread: str
+    error: BaseException
+
+
+Event: TypeAlias = PeerDone | Served | Misbehaved | Progressed | Pulled | PullFailed | Crashed

@@ -1,0 +1,263 @@
+"""The taking side of one bulk transfer: what to ask for, where each piece belongs, when to give up.
+
+FETCHING --all bytes in--> CHECKING --all tensors verified--> DONE
+    |                          |
+    +--------------------------+--too many resumes, Err, a wrong digest, cancelled--> DONE
+
+Pieces are taken in order only; what is in stays in. After a hole, a stall or a reconnect the rest
+is asked for from the first byte that is missing. Each tensor is handed out for verification as soon
+as its last byte is in. Nothing here depends on what the other side claims: sizes come from the
+layout of a manifest whose schema is the run's. No clock, no socket, no thread, no buffer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from protocol.errors import RemoteProtocolError
+from protocol.wire.layout import Layout, Place
+from protocol.wire.link import Send
+from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
+    MIN_PIECE_BYTES,
+    Cancel,
+    Credit,
+    Data,
+    Err,
+    Get,
+    SnapshotManifest,
+)
+
+__all__ = ["Complete", "Effect", "Failed", "Pull", "Verify"]
+
+WINDOW = 4  # pieces under way; returned every half window
+STALL_S = 5.0  # without a piece: ask again, for smaller ones
+GIVE_UP_S = 60.0  # without a piece, connected or not
+FREE_RESUMES = 8  # each further one must have been paid for by a piece
+GETS_KEPT = 4  # whose late pieces are still taken
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Hash these bytes of the buffer and call `verified`."""
+
+    tensor: int  # index in the manifest
+    place: Place
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every byte is in and every tensor is what the manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    reason: str
+
+
+Effect: TypeAlias = Send | Verify | Complete | Failed
+
+
+class _Stage(Enum):
+    FETCHING = "fetching"
+    CHECKING = "checking"
+    DONE = "done"
+
+
+class Pull:
+    """Feed it what happens; carry out what it returns, in order."""
+
+    def __init__(
+        self, manifest: SnapshotManifest, *, digest: bytes, xids: Iterator[int], now_s: float
+    ) -> None:
+        """Begin disconnected; call `begin` next.
+
+        Args:
+            manifest: of the run's schema; the caller has checked it.
+            digest: the snapshot's name.
+            xids: numbers that no other transfer on the same connection uses.
+            now_s: the instant.
+
+        Raises:
+            LayoutError: the manifest cannot be laid out.
+        """
+        self.layout = Layout.of(manifest.tensors)
+        self.num_bytes = 0  # in place, from the first on
+        self._tensors = manifest.tensors
+        self._digest = digest
+        self._xids = xids
+        self._stage = _Stage.FETCHING
+        self._gets: dict[int, Get] = {}  # oldest first; the last one is under way
+        self._is_connected = False
+        self._piece_bytes = MAX_PIECE_BYTES
+        self._resumes = 0
+        self._pieces = 0
+        self._owed = 0  # credits to be returned
+        self._next_to_verify = 0
+        self._num_verified = 0
+        self._fed_at_s = now_s  # a piece came
+        self._asked_at_s = now_s
+
+    @property
+    def is_done(self) -> bool:
+        return self._stage is _Stage.DONE
+
+    @property
+    def due_s(self) -> float | None:
+        """When `wake` has something to do; None while verification is all that is left."""
+        if self._stage is not _Stage.FETCHING:
+            return None
+        give_up_s = self._fed_at_s + GIVE_UP_S
+        return min(give_up_s, self._stalled_at_s()) if self._is_connected else give_up_s
+
+    def begin(self) -> tuple[Effect, ...]:
+        """Hand out what has no bytes; a body without any is complete at once."""
+        return self._advance()
+
+    def connected(self, now_s: float) -> tuple[Effect, ...]:
+        if self._gets and self._fed_at_s < self._asked_at_s:
+            self._ask_for_less()  # a frame that takes too long makes heartbeats cut the link
+        self._is_connected = True
+        self._gets.clear()
+        return self._resume(now_s)
+
+    def disconnected(self) -> None:
+        self._is_connected = False
+
+    def place(self, data: Data) -> Place | None:
+        """Where the payload of this header belongs; None if it is not wanted."""
+        get = self._gets.get(data.xid)
+        if get is None or self._stage is not _Stage.FETCHING or data.offset != self.num_bytes:
+            return None
+        return Place(data.offset, min(data.offset + get.piece_bytes, get.end))
+
+    def receive(self, message: Data | Err, num_bytes: int, now_s: float) -> tuple[Effect, ...]:
+        """Take one message, and how many bytes of payload were put into its place.
+
+        Raises:
+            RemoteProtocolError: the payload is longer or shorter than was asked for.
+        """
+        get = self._gets.get(message.xid)
+        if get is None or self._stage is not _Stage.FETCHING:
+            return ()
+        if isinstance(message, Err):
+            return self._fail(f"refused: {message.reason}")
+        place = self.place(message)
+        if place is None:
+            return self._unwanted(get, message.offset, now_s)
+        if num_bytes != place.end - place.start:
+            raise RemoteProtocolError(f"a piece that is not of {place.end - place.start} bytes")
+        self.num_bytes = place.end
+        self._pieces += 1
+        self._fed_at_s = now_s
+        return *self._return_credit(get), *self._advance()
+
+    def verified(self, *, is_good: bool, tensor: int) -> tuple[Effect, ...]:
+        """The digest of a tensor was computed: it is, or is not, the manifest's."""
+        if self._stage is _Stage.DONE:
+            return ()
+        if not is_good:
+            return self._fail(f"tensor {self._tensors[tensor].name} does not have its digest")
+        self._num_verified += 1
+        return self._settle()
+
+    def wake(self, now_s: float) -> tuple[Effect, ...]:
+        """Time has passed: ask again, or give up."""
+        if self._stage is not _Stage.FETCHING:
+            return ()
+        if now_s >= self._fed_at_s + GIVE_UP_S:
+            return self._fail(f"no piece for {now_s - self._fed_at_s:.0f} s")
+        if self._is_connected and now_s >= self._stalled_at_s():
+            self._ask_for_less()
+            return self._resume(now_s)
+        return ()
+
+    def cancel(self) -> tuple[Effect, ...]:
+        """It is not wanted any more."""
+        return self._end()
+
+    def fail(self, reason: str) -> tuple[Effect, ...]:
+        """It cannot go on: they broke the rules, or the buffer cannot be written."""
+        return self._fail(reason)
+
+    def _advance(self) -> tuple[Effect, ...]:
+        """Hand out every tensor whose bytes are in."""
+        places = self.layout.places
+        first = self._next_to_verify
+        while self._next_to_verify < len(places) and (
+            places[self._next_to_verify].end <= self.num_bytes
+        ):
+            self._next_to_verify += 1
+        if self.num_bytes == self.layout.body_bytes:
+            self._stage = _Stage.CHECKING
+        verifies = [
+            Verify(i, places[i], self._tensors[i].digest)
+            for i in range(first, self._next_to_verify)
+        ]
+        return *verifies, *self._settle()
+
+    def _settle(self) -> tuple[Effect, ...]:
+        if self._stage is not _Stage.CHECKING or self._num_verified < len(self._tensors):
+            return ()
+        self._stage = _Stage.DONE
+        return (Complete(),)
+
+    def _unwanted(self, get: Get, offset: int, now_s: float) -> tuple[Effect, ...]:
+        """A piece that is there already, or one behind a hole."""
+        if get.xid != self._under_way():
+            return ()
+        if offset > self.num_bytes:
+            return self._resume(now_s)
+        return self._return_credit(get)
+
+    def _return_credit(self, get: Get) -> tuple[Effect, ...]:
+        if get.xid != self._under_way():
+            return ()
+        self._owed += 1
+        if self._owed < WINDOW // 2:
+            return ()
+        self._owed = 0
+        return (Send(Credit(get.xid, WINDOW // 2)),)
+
+    def _resume(self, now_s: float) -> tuple[Effect, ...]:
+        if self._stage is not _Stage.FETCHING:
+            return ()
+        self._resumes += 1
+        if self._resumes > FREE_RESUMES + self._pieces:
+            return self._fail(f"asked {self._resumes - 1} times, {self._pieces} pieces came")
+        cancel = tuple(Send(Cancel(xid)) for xid in (self._under_way(),) if xid is not None)
+        get = Get(
+            xid=next(self._xids),
+            digest=self._digest,
+            offset=self.num_bytes,
+            end=self.layout.body_bytes,
+            piece_bytes=self._piece_bytes,
+            credit=WINDOW,
+        )
+        self._gets[get.xid] = get
+        for old in tuple(self._gets)[:-GETS_KEPT]:
+            del self._gets[old]
+        self._owed = 0
+        self._asked_at_s = now_s
+        return *cancel, Send(get)
+
+    def _ask_for_less(self) -> None:
+        self._piece_bytes = max(self._piece_bytes // 4, MIN_PIECE_BYTES)
+
+    def _under_way(self) -> int | None:
+        return next(reversed(self._gets), None)
+
+    def _stalled_at_s(self) -> float:
+        return max(self._fed_at_s, self._asked_at_s) + STALL_S
+
+    def _fail(self, reason: str) -> tuple[Effect, ...]:
+        if self._stage is _Stage.DONE:
+            return ()
+        return *self._end(), Failed(reason)
+
+    def _end(self) -> tuple[Effect, ...]:
+        xid = self._under_way() if self._stage is _Stage.FETCHING else None
+        self._stage = _Stage.DONE
+        return (Send(Cancel(xid)),) if xid is not None and self._is_connected else ()
