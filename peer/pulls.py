@@ -1,32 +1,41 @@
 """Tickets of the pulls under way. Knows no socket; the data plane moves the bytes."""
 
+from dataclasses import dataclass
+
 from peer.work import SnapshotRef
 
 __all__ = ["Pulls"]
 
 
+@dataclass(slots=True)
+class _Pull:
+    snapshot: SnapshotRef  # what it will be
+    num_bytes: int  # of the whole body
+    told_bytes: int = 0  # of which the machine has heard
+
+
 class Pulls:
-    """Tickets of the pulls under way: what each will be, and how much of it has been told."""
+    """What each ticket stands for, and how much of it has been told."""
 
     def __init__(self) -> None:
         self._next = 0
-        self._snapshots: dict[int, SnapshotRef] = {}
-        self._told: dict[int, int] = {}
+        self._pulls: dict[int, _Pull] = {}
 
-    def add(self, snapshot: SnapshotRef) -> int:
+    def add(self, snapshot: SnapshotRef, num_bytes: int) -> int:
         self._next += 1
-        self._snapshots[self._next] = snapshot
-        self._told[self._next] = 0
+        self._pulls[self._next] = _Pull(snapshot, num_bytes)
         return self._next
 
     def more(self, ticket: int, num_bytes: int) -> int:
-        """How many bytes are new, of `num_bytes` that are in."""
-        if ticket not in self._told:
+        """How many bytes are new, of `num_bytes` that are in; 0 for a ticket that is closed."""
+        pull = self._pulls.get(ticket)
+        if pull is None or num_bytes <= pull.told_bytes:
             return 0
-        new = max(0, num_bytes - self._told[ticket])
-        self._told[ticket] = max(num_bytes, self._told[ticket])
+        new = num_bytes - pull.told_bytes
+        pull.told_bytes = num_bytes
         return new
 
-    def take(self, ticket: int) -> SnapshotRef | None:
-        self._told.pop(ticket, None)
-        return self._snapshots.pop(ticket, None)
+    def finish(self, ticket: int) -> tuple[int, SnapshotRef | None]:
+        """Close a ticket: the bytes not told yet, and what it stood for; None if it was closed."""
+        pull = self._pulls.pop(ticket, None)
+        return (pull.num_bytes - pull.told_bytes, pull.snapshot) if pull is not None else (0, None)

@@ -59,6 +59,7 @@ from protocol.errors import KinfolkError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
 from protocol.wire.codec import encode_document
+from protocol.wire.layout import Layout
 from protocol.wire.shelf import Status
 
 __all__ = ["Runtime", "Sockets"]
@@ -205,11 +206,12 @@ class Runtime:
                     more = self._pulls.more(ticket, num_bytes)
                     self._carry_out(self._node.progressed(neighbour, more, now_s))
                 case Pulled(ticket, neighbour):
-                    snapshot = self._pulls.take(ticket)
+                    rest, snapshot = self._pulls.finish(ticket)
                     if snapshot is not None:
+                        self._carry_out(self._node.progressed(neighbour, rest, now_s))
                         self._carry_out(self._node.pulled(neighbour, snapshot, now_s))
                 case PullFailed(ticket, neighbour, reason):
-                    self._pulls.take(ticket)
+                    self._pulls.finish(ticket)
                     self._carry_out(self._node.pull_failed(neighbour, reason, now_s))
                 case Served(peer, num_bytes):
                     _log.debug("served peer=%s bytes=%d", peer, num_bytes)
@@ -283,7 +285,7 @@ class Runtime:
         address, key = self._where[fetch.neighbour]
         self._puller.pull(
             PullOrder(
-                ticket=self._pulls.add(snapshot),
+                ticket=self._pulls.add(snapshot, Layout.of(fetch.manifest.tensors).body_bytes),
                 neighbour=fetch.neighbour,
                 address=address,
                 server_key=key,
