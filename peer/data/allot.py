@@ -135,5 +135,7 @@ def _scarce(stock: Stock, rows: Rows, found: int, each: int, num_peers: int) -> 
     return DataError(
         f"class {stock.classes[label]!r} of {where} has {found} training samples for {num_peers} "
         f"peers, {each} each",
-        hint=f"--samples-per-class can be {each} at most" if each else "give fewer peers",
+        hint=f"--samples-per-class can be {each} at most, less what val and test should have"
+        if each
+        else "give fewer peers",
     )

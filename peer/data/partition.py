@@ -246,7 +246,9 @@ def _filled(counts: Counts, floor: int, among: npt.NDArray[np.bool_] | None = No
     for poor in np.flatnonzero(sizes < floor):
         classes = np.arange(counts.shape[1]) if among is None else np.flatnonzero(among[poor])
         while sizes[poor] < floor:
-            can_spare = (sizes > floor) & (counts[:, classes] > 0).any(axis=1)
+            can_spare = sizes > floor
+            if among is not None:
+                can_spare &= counts[:, classes].any(axis=1)
             if not can_spare.any():
                 break
             rich = int(np.argmax(np.where(can_spare, sizes, -1)))
