@@ -145,6 +145,9 @@ class Stage:
         self.said += taken
         return taken
 
+    def phase(self) -> Phase:
+        return self.machine.phase
+
     # -- what came of it ------------------------------------------------------------------------
 
     @staticmethod

@@ -11,7 +11,7 @@ def drained(*, pace: Pace | None = None) -> Stage:
     stage.found()
     stage.up()
     stage.work()
-    assert stage.machine.phase is Phase.DRAIN
+    assert stage.phase() is Phase.DRAIN
     return stage
 
 
@@ -59,7 +59,7 @@ def test_done_that_came_before_the_end_counts() -> None:
     for name in "bc":
         stage.machine.said_done(PeerId(name), stage.now_s)
     stage.round()
-    assert stage.machine.phase is Phase.DRAIN
+    assert stage.phase() is Phase.DRAIN
     stage.machine.knows_done(PeerId("b"), stage.now_s)
     assert stage.ended(stage.machine.knows_done(PeerId("c"), stage.now_s)) == "finished"
 

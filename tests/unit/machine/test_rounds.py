@@ -8,7 +8,7 @@ from tests.unit.machine.stage import Stage, digest_of
 def test_the_lobby_waits_for_the_founders() -> None:
     stage = Stage()
     stage.see({"a": "ready", "b": "ready"})
-    assert stage.machine.phase is Phase.LOBBY
+    assert stage.phase() is Phase.LOBBY
     stage.found()
     assert stage.machine.round_no == 1
 
@@ -20,7 +20,7 @@ def test_round_one_starts_from_the_initial_model_and_asks_nobody() -> None:
     assert stage.questions(stage.said) == []
     assert mix is not None
     assert mix.inputs == ()
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_round_is_mixed_trained_evaluated_and_published_in_this_order() -> None:
@@ -121,7 +121,7 @@ def test_rounds_in_which_a_peer_is_not_active_are_passed_over() -> None:
     stage = Stage("bcdefgh", rounds=40, participation=0.25)
     stage.found()
     played = [stage.machine.round_no]
-    while stage.machine.phase is not Phase.DRAIN:
+    while stage.phase() is not Phase.DRAIN:
         stage.round()
         played.append(stage.machine.round_no)
     assert 2 <= len(set(played)) <= 25  # two of eight are active: about ten of forty rounds

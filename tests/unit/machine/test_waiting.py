@@ -20,9 +20,9 @@ def test_a_silent_neighbour_is_given_up_once_the_quorum_is_in() -> None:
     stage = in_round_two()
     stage.give("b", 1)
     assert stage.pass_(9.9) == [*stage.pass_(0)]
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(0.1)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
     record = stage.record(stage.work())
     assert (record.used, record.missing, record.degraded) == ({"b": 1}, ("c",), True)
 
@@ -31,9 +31,9 @@ def test_without_a_quorum_the_bound_ends_the_wait() -> None:
     stage = in_round_two("bcd")
     stage.give("b", 1)  # one of three; two are needed
     stage.pass_(59.0)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(1.0)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_neighbour_that_shows_life_is_waited_for() -> None:
@@ -42,7 +42,7 @@ def test_a_neighbour_that_shows_life_is_waited_for() -> None:
     for _ in range(6):
         stage.pass_(8.0)
         stage.not_yet("c")
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
 
 
 def test_even_a_lively_neighbour_is_not_waited_for_beyond_the_bound() -> None:
@@ -51,18 +51,18 @@ def test_even_a_lively_neighbour_is_not_waited_for_beyond_the_bound() -> None:
     for _ in range(4):
         stage.pass_(7.0)
         stage.not_yet("c")
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(2.0)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_the_bound_grows_with_what_a_neighbour_says_that_it_needs() -> None:
     stage = in_round_two("b")
     stage.not_yet("b", eta_s=100.0)
     stage.pass_(499.0)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(1.0)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_neighbour_that_is_slower_than_ever_is_given_up_at_its_own_deadline() -> None:
@@ -74,9 +74,9 @@ def test_a_neighbour_that_is_slower_than_ever_is_given_up_at_its_own_deadline() 
     stage.give("b", 1)
     stage.not_yet("c")
     stage.pass_(2.9)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(0.2)  # 2 s, no deviation, 1 s of grace
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_lost_neighbour_is_asked_again_and_waited_for_the_grace_only() -> None:
@@ -87,9 +87,9 @@ def test_a_lost_neighbour_is_asked_again_and_waited_for_the_grace_only() -> None
     assert ("c", 2) in stage.questions(stage.work())
     stage.give("b", 2)
     stage.pass_(0.9)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(0.1)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_lost_neighbour_that_shows_life_has_returned() -> None:
@@ -101,7 +101,7 @@ def test_a_lost_neighbour_that_shows_life_has_returned() -> None:
     assert [(e.event, e.peer) for e in returned] == [("returned", "c")]
     stage.give("b", 2)
     stage.pass_(5.0)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
 
 
 def test_lost_neighbours_do_not_count_for_the_quorum() -> None:
@@ -112,16 +112,16 @@ def test_lost_neighbours_do_not_count_for_the_quorum() -> None:
     stage.work()
     stage.give("b", 2)  # one of two that are left
     stage.pass_(10.0)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_with_a_quorum_of_all_only_the_bound_ends_the_wait() -> None:
     stage = in_round_two(pace=Pace(quorum=1.0))
     stage.give("b", 1)
     stage.pass_(59.9)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pass_(0.2)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_what_is_missing_is_replaced_by_the_last_known_good_at_half_weight() -> None:
@@ -138,11 +138,12 @@ def test_what_is_missing_is_replaced_by_the_last_known_good_at_half_weight() -> 
 def test_a_substitute_that_is_too_old_is_left_out() -> None:
     stage = in_round_two(pace=Pace(max_staleness=1))
     stage.round()
+    records = []
     for wanted in (2, 3):
         stage.give("b", wanted)
         stage.pass_(10.0)
-        record = stage.record(stage.work())
-    assert (record.stale, record.missing) == ({}, ("c",))
+        records.append(stage.record(stage.work()))
+    assert [(r.stale, r.missing) for r in records] == [({"c": 1}, ()), ({}, ("c",))]
 
 
 @pytest.mark.parametrize(("age", "weight"), [(-1, 1.0), (0, 1.0), (1, 0.5), (2, 0.25), (3, 0.125)])
@@ -170,7 +171,7 @@ def test_bytes_that_flow_keep_a_neighbour_alive() -> None:
     for _ in range(5):
         stage.pass_(8.0)
         stage.machine.progressed(stage.machine.asked[1], 1000, stage.now_s)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
     stage.pull("c", 1)
     stage.judge("c", 1)
     assert stage.record(stage.work()).pulled_bytes == 5000
@@ -192,7 +193,7 @@ def test_a_neighbour_that_refuses_us_is_not_waited_for() -> None:
     stage = in_round_two()
     stage.give("b", 1)
     stage.machine.refused(stage.machine.asked[1], "wire version 2, ours 1", stage.now_s)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_a_failed_pull_is_asked_for_again() -> None:
@@ -206,14 +207,14 @@ def test_who_says_goodbye_is_not_waited_for() -> None:
     stage = in_round_two()
     stage.give("b", 1)
     stage.machine.said_bye(stage.machine.asked[1], "stopped", stage.now_s)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
 
 
 def test_who_left_by_the_coordinators_word_is_not_waited_for_and_not_asked_again() -> None:
     stage = in_round_two()
     stage.give("b", 1)
     stage.see({"a": "ready", "b": "ready", "c": "left"}, "abc", counter=2)
-    assert stage.machine.phase is Phase.MIX
+    assert stage.phase() is Phase.MIX
     assert stage.questions(stage.work()) == [("b", 2)]
 
 
@@ -221,15 +222,15 @@ def test_a_lease_that_ran_out_cuts_nobody_off() -> None:
     stage = in_round_two()
     stage.see({"a": "ready", "b": "ready", "c": "lost"}, "abc", counter=2)
     stage.give("b", 1)
-    assert stage.machine.phase is Phase.COLLECT
+    assert stage.phase() is Phase.COLLECT
 
 
 def test_a_newcomer_becomes_a_neighbour_at_the_next_round() -> None:
     stage = in_round_two()
     stage.see(dict.fromkeys("abcd", "ready"), "abc", counter=2)
-    assert stage.machine.asked == ("b", "c")
+    assert list(stage.machine.asked) == ["b", "c"]
     stage.round()
-    assert stage.machine.asked == ("b", "c", "d")
+    assert list(stage.machine.asked) == ["b", "c", "d"]
 
 
 def test_a_peer_two_rounds_behind_jumps_and_records_what_it_skipped() -> None:

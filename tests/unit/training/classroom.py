@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 
 from peer.data.card import Card
 from peer.data.shard import Split, save_shard
+from peer.options.fields import Value
 from peer.settings import complete
 from peer.trainer import Trainer
 from peer.work import (
@@ -44,13 +45,18 @@ def write_digits(path: Path, *, first: int, num: int, num_test: int = 40) -> Pat
 class Pupil:
     """One trainer and what its node would tell it."""
 
-    def __init__(self, folder: Path, name: str, **options: str | float | bool) -> None:
+    def __init__(self, folder: Path, name: str, **options: Value) -> None:
         self.name = name
         self.folder = folder / name
         self.folder.mkdir()
         number = ord(name[-1]) - ord("a")
         self.shard = write_digits(folder / f"{name}.npz", first=200 * number, num=64)
-        facts = {"data.input": "1x8x8", "data.classes": 10, "model": "mlp", "run.rounds": 3}
+        facts: dict[str, Value] = {
+            "data.input": "1x8x8",
+            "data.classes": 10,
+            "model": "mlp",
+            "run.rounds": 3,
+        }
         settings = complete({**facts, **options})
         self.trainer = Trainer()
         self.prepared = self.trainer.prepare(

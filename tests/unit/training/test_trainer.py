@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from peer.checkpoint import map_snapshot
 from peer.exchange import Origin, read_contribution, write_contribution
+from peer.options.fields import Value
 from peer.trainer import Trainer
 from peer.work import Alone, Evaluate, Mix, Publish, Train
 from peer.work import Input as Part
@@ -123,7 +124,8 @@ def test_each_check_of_admission_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_training_that_diverges_leaves_no_nan_behind(tmp_path: Path) -> None:
-    a = Pupil(tmp_path, "a", **{"solver.lr": 1e6, "solver.epochs": 20, "solver": "sgd"})
+    wild: dict[str, Value] = {"solver": "sgd", "solver.lr": 1e6, "solver.epochs": 20}
+    a = Pupil(tmp_path, "a", **wild)
     ref, _ = a.play(1, [])
     assert a.done.loss == -1.0
     assert all(t.isfinite().all() for t in read_contribution(ref).trained.params.values())
@@ -150,10 +152,9 @@ def test_a_mix_shares_no_memory_with_a_receive_buffer(tmp_path: Path) -> None:
 
 def test_training_alone_has_the_same_number_of_rounds(tmp_path: Path) -> None:
     a = Pupil(tmp_path, "a", method="local", **{"run.rounds": 2})
-    for round_no in (1, 2):
-        _, scores = a.play(round_no, [])
+    scores = [a.play(round_no, [])[1] for round_no in (1, 2)]
     alone = a.trainer.alone(Alone("same"), lambda _done, _planned: None)
-    assert alone.score == scores.trained
+    assert alone.score == scores[-1].trained
 
 
 def test_a_local_method_shares_an_empty_snapshot(tmp_path: Path) -> None:
