@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -60,12 +60,6 @@ class Transform:
         x -= np.asarray(self.mean, np.float32)[:, None, None]
         x /= np.asarray(self.std, np.float32)[:, None, None]
         return x
-
-    def undo(self, x: Array) -> Array:
-        """Turn (N, C, H, W) float32 back into stored values, (N, H, W, C) float32."""
-        mean = np.asarray(self.mean, np.float32)[:, None, None]
-        std = np.asarray(self.std, np.float32)[:, None, None]
-        return cast(Array, ((x * std + mean) / np.float32(self.scale)).transpose(0, 2, 3, 1))
 
 
 BYTES_AROUND_ZERO = Transform(scale=1 / 255, mean=(0.5,), std=(0.5,))  # 0..255 to -1..1

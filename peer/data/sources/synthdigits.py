@@ -45,6 +45,7 @@ FONTS = (
     "cmtt10",
 )
 SIDE = 28  # pixels
+BATCH = 1000  # images painted at once: 19 MB of floats
 DRAWN = 2 * SIDE  # pixels of the canvas that is then halved
 HEIGHTS = range(34, 53, 3)  # of a digit on the canvas, pixels
 MAX_TURN_DEG = 25.0
@@ -140,14 +141,18 @@ def _mask(digit: str, looks: Looks, i: int) -> npt.NDArray[np.float32]:
 
 def _painted(masks: npt.NDArray[np.float32], looks: Looks, rng: np.random.Generator) -> Pixels:
     """Colour (N, 28, 28) coverages: (N, 28, 28, 3)."""
+    x = np.empty((*masks.shape, 3), np.uint8)
     ramp = np.linspace(-1.0, 1.0, SIDE)
-    down = looks.slope[:, 0, None, None] * ramp[:, None]
-    across = looks.slope[:, 1, None, None] * ramp
-    ground = looks.ground[:, None, None, :] + (down + across)[..., None]
-    cover = masks[..., None]
-    painted = ground * (1 - cover) + looks.stroke[:, None, None, :] * cover
-    painted += rng.standard_normal(painted.shape) * looks.noise[:, None, None, None]
-    return np.clip(np.rint(painted), 0, 255).astype(np.uint8)
+    for start in range(0, len(masks), BATCH):
+        rows = slice(start, start + BATCH)
+        down = looks.slope[rows, 0, None, None] * ramp[:, None]
+        across = looks.slope[rows, 1, None, None] * ramp
+        ground = looks.ground[rows, None, None, :] + (down + across)[..., None]
+        cover = masks[rows, ..., None]
+        painted = ground * (1 - cover) + looks.stroke[rows, None, None, :] * cover
+        painted += rng.standard_normal(painted.shape) * looks.noise[rows, None, None, None]
+        x[rows] = np.clip(np.rint(painted), 0, 255)
+    return x
 
 
 @cache

@@ -1,6 +1,7 @@
 """Shards: read, refused, found."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +35,21 @@ def test_pixels_are_scaled_by_the_declared_transform(tmp_path: Path) -> None:
     np.testing.assert_allclose(first, [-1.0, 2 / 255 - 1, 4 / 255 - 1], atol=1e-6)
 
 
-def test_a_transform_is_per_channel_and_can_be_undone() -> None:
+def test_a_transform_is_per_channel() -> None:
     transform = Transform(scale=0.5, mean=(1.0, 2.0), std=(1.0, 4.0))
     stored = np.array([[[[4, 12]]]], np.uint8)  # one pixel of two channels
     x = transform.apply(stored)
     assert x[:, :, 0, 0].tolist() == [[1.0, 1.0]]  # (4/2 - 1) / 1 and (12/2 - 2) / 4
-    assert transform.undo(x).tolist() == stored.tolist()
+    with pytest.raises(DataError, match="does not fit 3 channels"):
+        transform.apply(np.zeros((1, 1, 1, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"std": (0.0,)}, {"scale": 0.0}, {"mean": ()}, {"mean": (float("inf"),)}]
+)
+def test_a_transform_that_cannot_be_undone_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="a transform"):
+        Transform(**wrong)
 
 
 def test_facts_tell_the_same_without_the_images(tmp_path: Path) -> None:
