@@ -1,0 +1,200 @@
+"""`coordinator start` as a process: what it prints, whom it lets in, how it ends and comes back."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM
+
+import pytest
+
+from protocol.home import Home, find_join
+from protocol.joinstring import JoinString
+from protocol.transport.keys import new_identity
+from protocol.wire.membership import Patience
+from protocol.wire.membership_effects import (
+    GaveUp,
+    Refused,
+)
+from tests.integration.coordinator.station import (
+    WHOLE,
+    WITHIN_S,
+    Coordinator,
+    Host,
+    command,
+    started,
+)
+
+LOCAL = ("--bind", "127.0.0.1:0")
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[Host]]:
+    made = [Host(), Host()]
+    yield made
+    for host in made:
+        host.transport.close()
+
+
+def test_the_join_string_stands_alone_on_stdout_and_is_stored_for_this_host(tmp_path: Path) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, join):
+        home = Home(tmp_path)
+        assert find_join(None, {"KINFOLK_HOME": str(tmp_path)}).join == join
+        assert home.local_join.stat().st_mode & 0o777 == 0o600
+        code, out, err = coordinator.stop(SIGTERM)
+    assert (code, out) == (0, "")
+    assert f"run demo at tcp://127.0.0.1:{join.port}" in err
+    assert not home.local_join.exists()  # nobody is led to a coordinator that has ended
+
+
+def test_nodes_join_over_curve_and_the_run_starts(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL, "--founders", "2") as (coordinator, join):
+        a, b = hosts[0].visit(join, "a"), hosts[1].visit(join, "b")
+        a.get_ready()
+        b.get_ready()
+        a.until(lambda: a.machine.view is not None and a.machine.view.founding == ("a", "b"))
+        _, _, err = coordinator.stop()
+    assert "b is ready: 2 peers, newest round 0" in err
+    assert "the run starts: a, b" in err
+
+
+def test_a_second_key_with_a_name_and_a_wrong_token_are_told(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    with started(tmp_path, *LOCAL) as (_, join):
+        hosts[0].visit(join, "a").get_ready()
+        told = hosts[1].visit(join, "a").until_told(Refused)
+        assert "the name a is taken by a peer with another key" in told.reason
+        told = hosts[1].visit(replace(join, token=bytes(16)), "b").until_told(Refused)
+        assert "the token is not this run's" in told.reason
+
+
+def test_a_coordinator_with_another_key_is_not_spoken_to(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL) as (_, join):
+        patience = Patience(give_up_s=0.5)
+        wrong = new_identity().curve_public
+        told = hosts[0].visit(join, "a", patience=patience, server_key=wrong).until_told(GaveUp)
+    assert re.search("tried for 0 s|tried for 1 s", told.reason)
+    assert "its key is another than the join string's" in told.reason
+
+
+def test_garbage_on_the_port_hurts_nobody(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL) as (coordinator, join):
+        for junk in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), bytes(64)):
+            with socket.create_connection((join.host, join.port), WITHIN_S) as stranger:
+                stranger.sendall(junk)
+                with suppress(ConnectionResetError):  # one way of hanging up
+                    while stranger.recv(4096):
+                        pass
+        caller = hosts[1].transport.call(join.address, server_key=join.curve_key)
+        poller = hosts[1].transport.poller()
+        poller.add(caller)
+        while caller.receive() is None:
+            poller.poll(WITHIN_S)
+        caller.send(b"\xff" * 4000)  # garbage from within a good handshake
+        hosts[0].visit(join, "a").get_ready()
+        code, _, err = coordinator.stop()
+    assert code == 0
+    assert "dropped cause='garbage'" in err
+
+
+def test_a_killed_coordinator_comes_back_with_its_members_and_its_join_string(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    options = ("--run", "demo", "--founders", "1", "--lease", "1")
+    with started(tmp_path, *LOCAL, *options) as (coordinator, join):
+        a = hosts[0].visit(join, "a")
+        a.get_ready()
+        coordinator.stop(SIGKILL)
+        with started(tmp_path, "--run", "demo", "--lease", "1") as (again, same):
+            assert same == join
+            a.until(lambda: a.machine.view is not None and a.machine.view.epoch.incarnation == 2)
+            assert a.state == "ready"
+            assert a.machine.view is not None
+            assert a.machine.view.founding == ("a",)
+            _, _, err = again.stop()
+    assert "resumed with 1 members" in err
+    assert not any(isinstance(effect, Refused) for effect in a.told)
+
+
+def test_a_torn_journal_is_told_and_the_run_goes_on(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        coordinator.stop()
+    journal = tmp_path / "coordinator" / "demo" / "journal.json"
+    journal.write_bytes(journal.read_bytes()[:-30])
+    with started(tmp_path, "--run", "demo") as (coordinator, same):
+        assert same == join
+        _, _, err = coordinator.stop()
+    assert "journal.json is torn" in err
+    assert "resumed from the one before it, 1 members" in err
+
+
+@pytest.mark.parametrize("number", [SIGINT, SIGTERM])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
+    with started(tmp_path, *LOCAL) as (coordinator, _):
+        assert coordinator.stop(number)[0] == 0
+
+
+def test_a_port_in_use_is_one_line_and_the_operators_fault(tmp_path: Path) -> None:
+    with started(tmp_path, *LOCAL, "--run", "one") as (_, join):
+        second = command(tmp_path, "start", "--bind", f"127.0.0.1:{join.port}", "--run", "two")
+    assert second.returncode == 2
+    assert second.stdout == ""
+    first, hint = second.stderr.splitlines()
+    assert first == f"Error: tcp://127.0.0.1:{join.port} is in use"
+    assert "--bind" in hint
+    assert not (tmp_path / "coordinator" / "two").exists()
+
+
+def test_one_run_has_one_coordinator(tmp_path: Path) -> None:
+    with started(tmp_path, *LOCAL, "--run", "one") as (coordinator, _):
+        second = command(tmp_path, "start", "--bind", "127.0.0.1:0", "--run", "one")
+        pid = coordinator.process.pid
+    assert second.returncode == 2
+    assert re.search(
+        f"Error: a coordinator of the run one is already running on .*, pid {pid}", second.stderr
+    )
+
+
+def test_show_tells_the_members_of_a_run(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo", "--founders", "1") as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        text = command(tmp_path, "show").stdout
+        shown = json.loads(command(tmp_path, "show", "--run", "demo", "--json").stdout)
+        pid = coordinator.process.pid
+    assert "1 peer, newest round 0" in text
+    assert shown["running"].endswith(f"pid {pid}")
+    assert shown["founding"] == ["a"]
+    assert shown["options"] == dict(WHOLE)
+    assert [(m["name"], m["state"]) for m in shown["members"]] == [("a", "ready")]
+
+
+def test_show_without_any_run_is_the_operators_fault(tmp_path: Path) -> None:
+    shown = command(tmp_path, "show")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert "no coordinator has led a run on this host" in shown.stderr
+
+
+def test_json_is_one_object_a_line(tmp_path: Path, hosts: list[Host]) -> None:
+
+    coordinator = Coordinator(tmp_path, *LOCAL, "--founders", "1", "--json")
+    first = json.loads(coordinator.first_line())
+    assert first["event"] == "listening"
+    hosts[0].visit(JoinString.parse(first["join"]), "a").get_ready()
+    _, out, _ = coordinator.stop()
+    events = [json.loads(line)["event"] for line in out.splitlines()]
+    assert events == ["joined", "ready", "founded"]
+
+
+def test_the_coordinator_knows_no_torch_and_no_numpy(tmp_path: Path) -> None:
+    heavy = "[m for m in ('torch', 'numpy', 'rich') if m in sys.modules]"
+    code = f"import coordinator.cli, sys; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
