@@ -1,0 +1,267 @@
+"""The asking side, situation by situation: silence 10 s, asked again after 20 s."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from protocol.errors import RemoteProtocolError
+from protocol.wire.codec import encode_document
+from protocol.wire.link import (
+    Answered,
+    Finished,
+    Link,
+    LinkDown,
+    LinkUp,
+    Refused,
+    Send,
+    Waiting,
+    WakeAt,
+)
+from protocol.wire.messages import (
+    Ask,
+    Bye,
+    Cancel,
+    Credit,
+    Data,
+    Done,
+    DoneAck,
+    Err,
+    Get,
+    Offer,
+    Refuse,
+    TensorSpec,
+    Welcome,
+)
+from tests.unit.wire.conversation import (
+    HELLO,
+    OTHER_RUN,
+    RUN,
+    SPECS,
+    WELCOME,
+    A,
+    B,
+    ask,
+    manifest,
+    name_of,
+    not_yet,
+    offer,
+)
+
+
+def fresh() -> Link:
+    return Link(HELLO, neighbour=A, silence_s=10.0, reask_s=20.0)
+
+
+def up(*, now_s: float = 0.0) -> Link:
+    link = fresh()
+    link.connected(now_s)
+    link.receive(WELCOME, now_s)
+    return link
+
+
+def test_it_greets_first_then_puts_the_question_that_stands() -> None:
+    link = fresh()
+    assert link.ask(1, 0.0) == ()
+    assert link.connected(1.0) == (Send(HELLO), WakeAt(11.0))
+    assert link.receive(WELCOME, 2.0) == (LinkUp(WELCOME), Send(ask(1, 1)), WakeAt(12.0))
+    assert link.is_up
+    assert link.heard_at_s == 2.0
+
+
+def test_without_a_question_it_is_our_turn() -> None:
+    link = fresh()
+    link.connected(0.0)
+    assert link.receive(WELCOME, 1.0) == (LinkUp(WELCOME),)
+    assert link.wake(1000.0) == ()
+    assert link.receive(WELCOME, 1001.0) == ()
+    assert link.ask(1, 1002.0) == (Send(ask(1, 1)), WakeAt(1012.0))
+
+
+def test_not_yet_keeps_the_question_open() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.receive(not_yet(1, 1), 2.0) == (Waiting(not_yet(1, 1)), WakeAt(12.0))
+    assert link.receive(not_yet(1, 1), 11.0) == (Waiting(not_yet(1, 1)), WakeAt(20.0))
+    assert link.wake(19.9) == (WakeAt(20.0),)
+    assert link.wake(20.0) == (Send(ask(1, 2)), WakeAt(21.0))
+
+
+def test_an_offer_closes_the_question_once() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.receive(offer(1, 1), 1.0) == (Answered(1, manifest(1), name_of(1)),)
+    assert link.receive(offer(1, 1), 2.0) == ()
+    assert link.receive(not_yet(1, 1), 2.0) == ()
+
+
+def test_a_newer_round_than_asked_is_an_answer_and_an_older_one_is_not() -> None:
+    link = up()
+    link.ask(2, 0.0)
+    assert link.receive(offer(1, 1), 1.0) == (WakeAt(11.0),)
+    assert link.receive(offer(4, 1), 2.0) == (Answered(4, manifest(4), name_of(4)),)
+
+
+def test_an_answer_to_an_older_attempt_is_an_answer() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    link.receive(not_yet(1, 1), 9.0)
+    link.receive(not_yet(1, 1), 18.0)
+    assert link.wake(20.0)[0] == Send(ask(1, 2))
+    assert link.receive(offer(1, 1), 21.0) == (Answered(1, manifest(1), name_of(1)),)
+
+
+def test_an_answer_of_another_run_is_dropped() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.receive(replace(offer(1, 1), run=OTHER_RUN), 1.0) == (WakeAt(11.0),)
+    assert link.receive(replace(not_yet(1, 1), run=OTHER_RUN), 1.0) == (WakeAt(11.0),)
+
+
+def test_a_new_question_withdraws_the_old_one() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.ask(2, 5.0) == (Send(ask(2, 2)), WakeAt(15.0))
+    assert link.receive(not_yet(1, 1), 6.0) == (WakeAt(16.0),)
+    assert link.receive(offer(1, 1), 6.0) == (WakeAt(16.0),)
+
+
+def test_a_reconnect_greets_and_asks_with_a_new_attempt() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.disconnected(1.0) == (LinkDown("connection lost"),)
+    assert not link.is_up
+    assert link.disconnected(1.0) == ()
+    assert link.wake(100.0) == ()
+    assert link.receive(not_yet(1, 1), 100.0) == ()
+    assert link.connected(101.0) == (Send(HELLO), WakeAt(111.0))
+    assert link.receive(WELCOME, 101.0) == (LinkUp(WELCOME), Send(ask(1, 2)), WakeAt(111.0))
+
+
+def test_silence_is_told_once_and_greeted_until_it_ends() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.wake(10.0) == (LinkDown("silent for 10 s"), Send(HELLO), WakeAt(20.0))
+    assert link.wake(20.0) == (Send(HELLO), WakeAt(30.0))
+    assert link.receive(WELCOME, 21.0) == (LinkUp(WELCOME), Send(ask(1, 2)), WakeAt(31.0))
+
+
+def test_silence_counts_from_the_question_when_it_comes_after_a_long_rest() -> None:
+    link = up(now_s=0.0)
+    assert link.ask(1, 500.0) == (Send(ask(1, 1)), WakeAt(510.0))
+    assert link.wake(509.0) == (WakeAt(510.0),)
+
+
+def test_a_greeting_without_an_answer_is_told_once() -> None:
+    link = fresh()
+    link.connected(0.0)
+    assert link.wake(10.0) == (LinkDown("silent for 10 s"), Send(HELLO), WakeAt(20.0))
+    assert link.disconnected(11.0) == ()
+
+
+def test_a_refusal_is_told_once_for_each_reason_and_tried_again() -> None:
+    link = fresh()
+    link.connected(0.0)
+    assert link.receive(Refuse("schema x"), 1.0) == (Refused("schema x"), WakeAt(21.0))
+    assert link.wake(21.0) == (Send(HELLO), WakeAt(31.0))
+    assert link.receive(Refuse("schema x"), 22.0) == (WakeAt(42.0),)
+    assert link.receive(Refuse("run y"), 23.0) == (Refused("run y"), WakeAt(43.0))
+    assert link.wake(43.0) == (Send(HELLO), WakeAt(53.0))
+    assert link.receive(WELCOME, 44.0) == (LinkUp(WELCOME),)
+
+
+def test_a_goodbye_is_told_as_one() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    bye = LinkDown("they left: finished", said_bye=True)
+    assert link.receive(Bye("finished"), 1.0) == (bye, WakeAt(21.0))
+    assert link.wake(21.0) == (Send(HELLO), WakeAt(31.0))
+    assert link.disconnected(22.0) == ()
+
+
+def test_done_is_said_until_they_have_heard_it() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.finish(1.0) == (Send(Done(RUN)), WakeAt(3.0))
+    assert link.wake(3.0) == (Send(Done(RUN)), WakeAt(5.0))
+    assert link.receive(DoneAck(OTHER_RUN), 4.0) == (WakeAt(5.0),)
+    assert link.receive(DoneAck(RUN), 4.0) == (Finished(),)
+    assert link.is_finished
+    assert link.connected(5.0) == link.disconnected(5.0) == link.wake(5.0) == ()
+    assert link.receive(WELCOME, 5.0) == link.fail("late", 5.0) == ()
+
+
+def test_done_is_said_when_the_link_comes_up() -> None:
+    link = fresh()
+    assert link.finish(0.0) == ()
+    link.connected(1.0)
+    assert link.receive(WELCOME, 1.0) == (LinkUp(WELCOME), Send(Done(RUN)), WakeAt(3.0))
+    assert link.wake(11.0) == (LinkDown("silent for 10 s"), Send(HELLO), WakeAt(21.0))
+
+
+def test_an_acknowledgement_of_what_was_not_said_means_nothing() -> None:
+    assert up().receive(DoneAck(RUN), 1.0) == ()
+
+
+def test_a_breach_rests_the_link_and_keeps_the_question() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    assert link.fail("bad Ask", 1.0) == (LinkDown("bad Ask"), WakeAt(21.0))
+    assert link.fail("again", 2.0) == (WakeAt(22.0),)
+    assert link.wake(22.0) == (Send(HELLO), WakeAt(32.0))
+    assert link.receive(WELCOME, 23.0)[1] == Send(ask(1, 2))
+    assert fresh().fail("early", 0.0) == ()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        HELLO,
+        Ask(RUN, 1, 1),
+        Get(1, bytes(32), 0, 1, 1 << 20, 1),
+        Credit(1, 1),
+        Cancel(1),
+        Data(1, 0),
+        Err(1, "no"),
+        Done(RUN),
+    ],
+)
+def test_what_only_askers_say_is_a_breach(message: Any) -> None:
+    with pytest.raises(RemoteProtocolError, match="from a, which answers here"):
+        up().receive(message, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (manifest(1, sender=B), "sender b, not a"),
+        (manifest(1, run=OTHER_RUN), "run 0000"),
+        (manifest(2), "round 2, not 1"),
+        (replace(manifest(1), tensors=SPECS[:1]), "schema"),
+        (
+            replace(
+                manifest(1), tensors=(*SPECS, TensorSpec("params", "x", "bool", (), bytes(32)))
+            ),
+            "schema",
+        ),
+    ],
+)
+def test_a_manifest_that_is_not_theirs_of_our_run_is_a_breach(wrong: Any, why: str) -> None:
+    link = up()
+    link.ask(1, 0.0)
+    with pytest.raises(RemoteProtocolError, match=why):
+        link.receive(Offer(RUN, 1, 1, encode_document(wrong)), 1.0)
+
+
+def test_an_answer_to_a_question_not_yet_put_is_a_breach() -> None:
+    link = up()
+    link.ask(1, 0.0)
+    with pytest.raises(RemoteProtocolError, match="attempt 2 of 1"):
+        link.receive(offer(1, 2), 1.0)
+
+
+def test_a_welcome_under_another_name_is_a_breach() -> None:
+    link = fresh()
+    link.connected(0.0)
+    with pytest.raises(RemoteProtocolError, match="a calls itself b"):
+        link.receive(Welcome(B, 0), 1.0)
