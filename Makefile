@@ -16,6 +16,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## make .venv with everything that the other targets need
+	@:
 
 demo: $(STAMP) ## eight peers on real digits, about 4 minutes: leaves runs/demo/
 	@$(BIN)/peer launch deploy/examples/demo.toml --out runs/demo

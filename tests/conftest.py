@@ -5,10 +5,15 @@ import shutil
 import subprocess
 import sys
 from itertools import groupby
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import settings
+
+from tests.leaks import no_leaks  # noqa: F401 - a fixture, found by its name
+
+INTEGRATION = Path(__file__).parent / "integration"
 
 # `make test` looks at the same few examples each time; `make test-long` draws many by its seed.
 settings.register_profile(
@@ -41,6 +46,16 @@ def pytest_runtest_setup() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def leave_nothing_behind(request: pytest.FixtureRequest) -> None:
+    """Hold each integration test to ending the threads, files and processes that it began.
+
+    Asked for first, so that it looks last: after everything that the test's own fixtures close.
+    """
+    if request.path.is_relative_to(INTEGRATION):
+        request.getfixturevalue("no_leaks")
 
 
 def _reordered(items: list[pytest.Item], chance: Random) -> list[pytest.Item]:
