@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from typing import TextIO
 
 from coordinator.changes import Change, changes, status_line
 from protocol.clock import wall_s
@@ -40,7 +41,7 @@ def _announce(start: Mapping[str, object]) -> None:
     if start["note"]:
         _print_line(str(start["note"]))
     _print_line("on every other host, once:  peer join STRING   with this line as STRING:")
-    print(start["join"], flush=True)  # noqa: T201 - what the command is for
+    _print(str(start["join"]), sys.stdout)
     _print_line("then on every host:  peer start --data SHARD")
 
 
@@ -79,11 +80,16 @@ def _fields(change: Change, view: View) -> Mapping[str, object]:
 
 
 def _print_json(event: str, fields: Mapping[str, object]) -> None:
-    print(json.dumps({"event": event, "at_s": wall_s(), **fields}), flush=True)  # noqa: T201 - asked
+    _print(json.dumps({"event": event, "at_s": wall_s(), **fields}), sys.stdout)
 
 
 def _print_line(text: str) -> None:
-    print(f"{_now()} {text}", file=sys.stderr, flush=True)  # noqa: T201 - for a person
+    _print(f"{_now()} {text}", sys.stderr)
+
+
+def _print(line: str, stream: TextIO) -> None:
+    with suppress(BrokenPipeError):  # a run does not end because nobody reads any more
+        print(line, file=stream, flush=True)
 
 
 def _now() -> str:

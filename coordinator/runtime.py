@@ -62,18 +62,23 @@ class Runtime:
         self._shown_epoch = directory.epoch
         self._shown_at_s = float("-inf")
         self._encoded: tuple[CoordinatorMessage | None, bytes] = (None, b"")
+        poller.add(listener)
+        poller.add(stop)
 
     def run(self) -> None:
         """Serve until `stop` is set."""
-        self._poller.add(self._listener)
-        self._poller.add(self._stop)
-        while True:
-            now_s = self._clock.now_s()
-            wait_s = None if self._wake_at_s is None else max(0.0, self._wake_at_s - now_s)
-            if self._stop in self._poller.poll(wait_s):
-                return
-            self._carry_out(self._happened())
-            self._display()
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """Wait for something, deal with it, and say whether to go on."""
+        now_s = self._clock.now_s()
+        wait_s = None if self._wake_at_s is None else max(0.0, self._wake_at_s - now_s)
+        if self._stop in self._poller.poll(wait_s):
+            return False
+        self._carry_out(self._happened())
+        self._display()
+        return True
 
     def _happened(self) -> list[Effect]:
         """Feed the directory what has arrived, and the time if it asked for it."""

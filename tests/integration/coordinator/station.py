@@ -30,11 +30,11 @@ COMMAND = (sys.executable, "-c", "from coordinator.cli import main; main()")
 class Coordinator:
     """A process of `coordinator start`, with its own home."""
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, stderr: int = subprocess.PIPE) -> None:
         self.process = subprocess.Popen(
             [*COMMAND, "start", *options],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             env={**os.environ, "KINFOLK_HOME": str(home)},
         )
@@ -51,8 +51,10 @@ class Coordinator:
 
 
 @contextmanager
-def started(home: Path, *options: str) -> Iterator[tuple[Coordinator, JoinString]]:
-    coordinator = Coordinator(home, *options)
+def started(
+    home: Path, *options: str, stderr: int = subprocess.PIPE
+) -> Iterator[tuple[Coordinator, JoinString]]:
+    coordinator = Coordinator(home, *options, stderr=stderr)
     try:
         yield coordinator, JoinString.parse(coordinator.first_line())
     finally:

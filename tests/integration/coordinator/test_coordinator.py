@@ -198,3 +198,32 @@ def test_the_coordinator_knows_no_torch_and_no_numpy(tmp_path: Path) -> None:
     code = f"import coordinator.cli, sys; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_on_a_terminal_one_line_tells_who_is_waited_for(tmp_path: Path, hosts: list[Host]) -> None:
+    ours, theirs = os.openpty()
+    with started(tmp_path, *LOCAL, "--founders", "3", stderr=theirs) as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        coordinator.stop()
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):  # EIO: the other end is closed and all is read
+        while more := os.read(ours, 65536):
+            seen += more
+    os.close(ours)
+    assert b"1 of 3 peers ready: a; waiting for 2" in seen
+    assert b"a joined as a peer" in seen
+
+
+@pytest.mark.root
+def test_a_host_without_a_default_route_still_finds_its_address() -> None:
+    script = (
+        "ip link add k0 type veth peer name k1 && ip addr add 10.77.0.5/24 dev k0 && "
+        "ip link set k0 up && ip link set k1 up && "
+        f"{sys.executable} -c 'from protocol.transport.addresses import default_host; "
+        "print(default_host())'"
+    )
+    told = subprocess.run(
+        ["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "10.77.0.5\n"

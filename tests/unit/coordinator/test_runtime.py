@@ -1,0 +1,189 @@
+"""The shell: what is written down before an answer leaves, and what happens on a full disk."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.book import Book
+from coordinator.directory import Directory
+from coordinator.journal import Journal
+from coordinator.runtime import RETRY_SAVE_S, Runtime
+from protocol.transport.base import Caller, CallerEvent, Poller
+from protocol.transport.memory import MemoryNetwork, MemoryTransport
+from protocol.wire.codec import COORDINATOR
+from protocol.wire.messages import Admitted, CoordinatorMessage, Lease, Renew, View
+from tests.unit.coordinator.town import LEASE_S, RUN, SIGN_SECRET, TOKEN, A, B, Node
+
+SERVER_KEY = b"k" * 32
+
+
+class HandClock:
+    """Moved by the test."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def now_s(self) -> float:
+        return self.at_s
+
+
+class ScarceJournal(Journal):
+    """A disk that may be full."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.is_full = False
+
+    def save(self, book: Book) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().save(book)
+
+
+class Hall:
+    """A runtime over the memory transport, driven turn by turn."""
+
+    def __init__(self, folder: Path) -> None:
+        self.network = MemoryNetwork()
+        self.clock = HandClock()
+        self.journal = ScarceJournal(folder)
+        self.shown: list[View] = []
+        self.lines: list[Line] = []
+        self.book = Book(run=RUN, run_name="hall", token=TOKEN, founders=2, incarnation=1)
+        self.transport = MemoryTransport(self.network, key=SERVER_KEY)
+        self.listener = self.transport.listen("tcp://host:7733", admits=lambda _key: True)
+        self.stop = self.transport.wake()
+        self.directory = Directory(
+            self.book, sign_secret=SIGN_SECRET, lease_s=LEASE_S, now_s=self.clock.now_s()
+        )
+        self.runtime = Runtime(
+            directory=self.directory,
+            book=self.book,
+            journal=self.journal,
+            listener=self.listener,
+            poller=self.transport.poller(),
+            stop=self.stop,
+            clock=self.clock,
+            show=self.shown.append,
+        )
+
+    def line(self, node: Node) -> "Line":
+        line = Line(self.network, node)
+        self.lines.append(line)
+        return line
+
+    def close(self) -> None:
+        for line in self.lines:
+            line.transport.close()
+        self.transport.close()
+
+    def saved_names(self) -> list[str]:
+        loaded = self.journal.load()
+        return list(loaded.book.entries) if loaded else []
+
+
+class Line:
+    """A node's connection to the hall."""
+
+    def __init__(self, network: MemoryNetwork, node: Node) -> None:
+        self.transport = MemoryTransport(network, key=node.key)
+        self.caller: Caller = self.transport.call("tcp://host:7733", server_key=SERVER_KEY)
+        self.poller: Poller = self.transport.poller()
+        self.poller.add(self.caller)
+        self.poller.poll(0.0)
+        assert self.caller.receive() is CallerEvent.CONNECTED
+
+    def say(self, message: CoordinatorMessage) -> None:
+        assert self.caller.send(COORDINATOR.encode(message))
+
+    def heard(self) -> list[type]:
+        kinds = []
+        while (got := self.caller.receive()) is not None:
+            assert isinstance(got, bytes)
+            kinds.append(type(COORDINATOR.decode(got)))
+        return kinds
+
+
+@pytest.fixture
+def hall(tmp_path: Path) -> Iterator[Hall]:
+    hall = Hall(tmp_path)
+    yield hall
+    hall.close()
+
+
+def test_who_is_answered_stands_in_the_journal(hall: Hall) -> None:
+    line = hall.line(A)
+    line.say(A.join())
+    assert hall.runtime.turn()
+    assert line.heard() == [Admitted]
+    assert hall.saved_names() == ["a"]
+    assert [member.name for member in hall.shown[-1].members] == ["a"]
+
+
+def test_on_a_full_disk_nobody_is_answered_until_it_has_room(
+    hall: Hall, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = hall.line(A)
+    hall.journal.is_full = True
+    line.say(A.join())
+    hall.runtime.turn()
+    assert line.heard() == []
+    assert "journal not written, nobody is answered: [Errno 28] No space left" in caplog.text
+    line.say(Renew(hall.directory.epoch, 0, "lobby"))
+    hall.runtime.turn()
+    assert line.heard() == []  # nothing new to write, but the last is not yet written
+    hall.journal.is_full = False
+    hall.clock.at_s = RETRY_SAVE_S
+    hall.runtime.turn()
+    assert hall.saved_names() == ["a"]
+    line.say(A.join())  # a node asks again
+    hall.runtime.turn()
+    assert line.heard() == [Admitted]
+
+
+def test_many_arrivals_share_one_turn(hall: Hall) -> None:
+    first, second = hall.line(A), hall.line(B)
+    first.say(A.join())
+    second.say(B.join())
+    hall.runtime.turn()
+    assert first.heard()[0] is Admitted
+    assert second.heard() == [Admitted]
+    assert hall.saved_names() == ["a", "b"]
+
+
+def test_a_connection_that_is_gone_is_forgotten(hall: Hall) -> None:
+    line = hall.line(A)
+    line.say(A.join())
+    hall.runtime.turn()
+    line.transport.close()
+    other = hall.line(B)
+    other.say(B.join())  # the change is pushed to a, which is not there
+    hall.runtime.turn()
+    assert hall.directory.sizes()["sessions"] == 1
+
+
+def test_time_alone_makes_a_lease_run_out(hall: Hall) -> None:
+    line = hall.line(A)
+    line.say(A.join())
+    hall.runtime.turn()
+    hall.clock.at_s = LEASE_S
+    hall.runtime.turn()
+    assert hall.shown[-1].members[0].state == "lost"
+
+
+def test_a_renewal_that_changes_nothing_writes_nothing(hall: Hall) -> None:
+    line = hall.line(A)
+    line.say(A.join())
+    hall.runtime.turn()
+    line.heard()
+    hall.journal.is_full = True
+    line.say(Renew(hall.directory.epoch, 0, "lobby"))
+    hall.runtime.turn()
+    assert line.heard() == [Lease]
+
+
+def test_it_stops_when_told(hall: Hall) -> None:
+    hall.stop.set()
+    hall.runtime.run()
