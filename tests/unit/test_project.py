@@ -16,8 +16,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("protocol", "peer", "coordinator")
 MAX_LINES = 400  # of a file; about 300 is the habit
 
-# Files that may be longer, with the number of lines and the reason.
-LONGER: dict[str, tuple[int, str]] = {}
+# Files that may be longer: up to how many lines, and why.
+LONGER = {
+    "peer/machine.py": (
+        550,
+        "one state machine: its phases share their state, and are read as one",
+    ),
+    "peer/node.py": (430, "composes three machines: one short method for each of their events"),
+}
 
 
 def sources(*folders: str) -> Iterator[Path]:
@@ -105,14 +111,14 @@ def test_a_target_that_is_missing_is_found() -> None:
 
 
 def test_files_stay_small() -> None:
-    long = {
-        str(path.relative_to(ROOT)): num_lines
+    sizes = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in sources(*PACKAGES)
-        if (num_lines := len(path.read_text().splitlines())) > MAX_LINES
     }
-    excused = {name: limit for name, (limit, _reason) in LONGER.items()}
-    assert {name: size for name, size in long.items() if size > excused.get(name, 0)} == {}
-    assert set(excused) <= set(long), "these need no excuse any more"
+    limits = dict.fromkeys(sizes, MAX_LINES)
+    limits |= {name: limit for name, (limit, _why) in LONGER.items()}
+    assert {name: size for name, size in sizes.items() if size > limits[name]} == {}
+    assert limits.keys() == sizes.keys(), "an excuse for a file that is gone"
 
 
 # -- bans -----------------------------------------------------------------------------------
