@@ -141,12 +141,20 @@ def imported(tree: ast.AST) -> Iterator[str]:
 def called(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
-            if any(
-                word.arg == "allow_pickle" and ast.unparse(word.value) != "False"
-                for word in node.keywords
-            ):
-                yield "allow_pickle"
+            yield dotted(node.func)
+            for word in node.keywords:
+                if word.arg == "allow_pickle" and ast.unparse(word.value) != "False":
+                    yield "allow_pickle"
+
+
+def dotted(node: ast.expr) -> str:
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return f"{dotted(node.value)}.{node.attr}"
+        case _:
+            return ""
 
 
 def breaches(path: Path, *, modules: set[str], calls: set[str]) -> set[str]:
