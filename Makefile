@@ -7,6 +7,7 @@ PYTHON ?= $(shell for python in $(PYTHONS); do \
 SEED := $(shell date +%s)
 STAMP := .venv/.made
 BIN := .venv/bin
+BENCHMARKS := $(wildcard benchmarks/[!_]*.py)
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
@@ -26,6 +27,7 @@ check: $(STAMP) ## formatting, lint, direction of imports, types
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
+	@[ -z "$(BENCHMARKS)" ] || $(BIN)/mypy $(BENCHMARKS)
 
 test: $(STAMP) ## a sample of every kind of test, at most 5 minutes
 	@$(BIN)/pytest -q -m "not long"
@@ -40,8 +42,9 @@ fmt: $(STAMP) ## format, and mend what can be mended by machine
 	@$(BIN)/ruff check --fix-only .
 
 bench: $(STAMP) ## the benchmarks in turn, one line of JSON each
-	@failed=; for script in benchmarks/[!_]*.py; do $(BIN)/python "$$script" || failed="$$failed $$script"; done; \
-		[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+	@failed=; for script in $(BENCHMARKS); do \
+		$(BIN)/python $$script || failed="$$failed $$script"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 clean: ## remove caches and builds; runs/, shards/ and .venv stay
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage htmlcov \
