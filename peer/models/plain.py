@@ -10,7 +10,7 @@ from torch import nn
 
 from protocol.errors import ModelError
 
-__all__ = ["Body", "cnn", "craft_cnn", "lenet5", "mlp", "norm_layer"]
+__all__ = ["Body", "cnn", "craft_cnn", "kaiming", "lenet5", "mlp", "norm_layer"]
 
 
 Body: TypeAlias = tuple[nn.Sequential, int]
@@ -20,9 +20,24 @@ def norm_layer(norm: str, channels: int, groups: int) -> nn.Module:
     return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(groups, channels)
 
 
+def kaiming(body: nn.Sequential) -> nn.Sequential:
+    """Start weights as ReLUs want them (He et al., 2015, arXiv 1502.01852), biases at zero.
+
+    PyTorch's own are smaller by a factor of 2.4. Without normalisation LeNet-5 then spends some
+    hundred steps on its first plateau, which is more than a short run on few samples has.
+    """
+    for layer in body.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return body
+
+
 def mlp(input_shape: tuple[int, ...], _norm: str) -> Body:
     first = nn.Linear(prod(input_shape), 200)
-    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(200, 200), nn.ReLU()), 200
+    body = nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(200, 200), nn.ReLU())
+    return kaiming(body), 200
 
 
 def lenet5(input_shape: tuple[int, ...], _norm: str) -> Body:
@@ -43,10 +58,15 @@ def lenet5(input_shape: tuple[int, ...], _norm: str) -> Body:
         nn.Linear(120, 84),
         nn.ReLU(),
     )
-    return body, 84
+    return kaiming(body), 84
 
 
 def cnn(input_shape: tuple[int, ...], norm: str) -> Body:
+    """Three normalised convolutions, with PyTorch's own initial weights.
+
+    Behind a normalisation their scale does not change the output, only how far a step turns them:
+    the smaller they start, the faster they learn.
+    """
     channels, height, width = _image("cnn", input_shape, least=8)
     layers: list[nn.Module] = []
     for out in (16, 32, 64):
@@ -79,7 +99,7 @@ def craft_cnn(input_shape: tuple[int, ...], _norm: str) -> Body:
         nn.Dropout(0.5),
         nn.ReLU(),
     )
-    return body, 192
+    return kaiming(body), 192
 
 
 def _after(side: int) -> int:

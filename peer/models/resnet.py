@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch import Tensor, nn
 
-from peer.models.plain import Body, norm_layer
+from peer.models.plain import Body, kaiming, norm_layer
 from protocol.errors import ModelError
 
 __all__ = ["cifar_resnet", "resnet18"]
@@ -87,11 +87,7 @@ def _body(channels: int, stages: list[tuple[int, int]], norm: Norm, shortcut: Sh
             stride = 2 if index > 0 and block == 0 else 1
             layers.append(Block(width, out, stride, norm, shortcut))
             width = out
-    body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    for layer in body.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight)
-    return body, width
+    return kaiming(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())), width
 
 
 def _channels(input_shape: tuple[int, ...]) -> int:
