@@ -94,6 +94,7 @@ class Pull:
         self._piece_bytes = MAX_PIECE_BYTES
         self._resumes = 0
         self._pieces = 0
+        self._pieces_before = 0  # when it was last asked
         self._owed = 0  # credits to be returned
         self._next_to_verify = 0
         self._num_verified = 0
@@ -117,7 +118,7 @@ class Pull:
         return self._advance()
 
     def connected(self, now_s: float) -> tuple[Effect, ...]:
-        if self._gets and self._fed_at_s < self._asked_at_s:
+        if self._gets and self._pieces == self._pieces_before:
             self._ask_for_less()  # a frame that takes too long makes heartbeats cut the link
         self._is_connected = True
         self._gets.clear()
@@ -241,6 +242,7 @@ class Pull:
             del self._gets[old]
         self._owed = 0
         self._asked_at_s = now_s
+        self._pieces_before = self._pieces
         return *cancel, Send(get)
 
     def _ask_for_less(self) -> None:

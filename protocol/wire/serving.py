@@ -149,7 +149,7 @@ class Serving:
             raise RemoteProtocolError(f"asked for bytes [{get.offset}, {get.end}) of {body_bytes}")
         self._transfers.pop((route, get.xid), None)
         of_key = [this for this, transfer in self._transfers.items() if transfer.key == key]
-        self._drop(of_key[: len(of_key) + 1 - MAX_TRANSFERS_PER_KEY])
+        self._drop(of_key[: max(0, len(of_key) + 1 - MAX_TRANSFERS_PER_KEY)])
         if len(self._transfers) >= MAX_TRANSFERS:
             return Err(get.xid, f"busy with {MAX_TRANSFERS} transfers; ask again later")
         self._transfers[(route, get.xid)] = _Transfer(key, get, get.offset, 0, now_s)
