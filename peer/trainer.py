@@ -9,6 +9,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import assert_never
 
 from peer.admission import first_unfinite, norm_fault
 from peer.bench import Bench
@@ -18,6 +19,7 @@ from peer.solvers.base import Progress, Solver
 from peer.work import (
     Alone,
     AloneDone,
+    Command,
     Evaluate,
     Evaluated,
     Inspect,
@@ -29,6 +31,8 @@ from peer.work import (
     Prepared,
     Publish,
     Published,
+    Quit,
+    Reply,
     SnapshotRef,
     Train,
     TrainDone,
@@ -67,6 +71,33 @@ class Trainer:
     def __init__(self) -> None:
         self._learner: _Learner | None = None
         self._norms: dict[PeerId, float] = {}  # of the neighbours' newest admitted points
+
+    def carry_out(self, command: Command, progress: Progress) -> Reply | None:
+        """Do as the node says; None for the order to quit.
+
+        Raises:
+            KinfolkError: as the command's own method.
+            OSError: the disk is full.
+        """
+        match command:
+            case Prepare():
+                return self.prepare(command)
+            case Inspect():
+                return self.inspect(command)
+            case Mix():
+                return self.mix(command)
+            case Train():
+                return self.train(command, progress)
+            case Evaluate():
+                return self.evaluate(command)
+            case Publish():
+                return self.publish(command)
+            case Alone():
+                return self.alone(command, progress)
+            case Quit():
+                return None
+            case _:
+                assert_never(command)
 
     # -- PREPARE -----------------------------------------------------------------------------
 

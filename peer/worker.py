@@ -62,28 +62,13 @@ class _Teller:
         self._send(Working(self._phase, self._round_no, fraction, min(eta_s, 1e7)))
 
 
-def _carry_out(trainer: Trainer, command: Command, tell: _Teller) -> Reply | None:
+def _phase(command: Command) -> tuple[str, int]:
+    """What a command is called in a sign of life, and of which round it is."""
     match command:
-        case Prepare():
-            return trainer.prepare(command)
-        case Inspect():
-            return trainer.inspect(command)
-        case Mix():
-            tell.begin("mix", command.round_no)
-            return trainer.mix(command)
-        case Train():
-            tell.begin("train", command.round_no)
-            return trainer.train(command, tell)
-        case Evaluate():
-            tell.begin("evaluate", command.round_no)
-            return trainer.evaluate(command)
-        case Publish():
-            return trainer.publish(command)
-        case Alone():
-            tell.begin("alone", 0)
-            return trainer.alone(command, tell)
-        case Quit():
-            return None
+        case Mix(round_no) | Train(round_no) | Evaluate(round_no) | Publish(round_no):
+            return type(command).__name__.lower(), round_no
+        case Prepare() | Inspect() | Alone() | Quit():
+            return type(command).__name__.lower(), 0
         case _:
             assert_never(command)
 
@@ -97,7 +82,8 @@ def _serve(pipe: Pipe) -> None:
             continue
         if not isinstance(command, Command):
             raise TypeError(f"{type(command).__name__} is not a command")
-        reply = _carry_out(trainer, command, tell)
+        tell.begin(*_phase(command))
+        reply = trainer.carry_out(command, tell)
         if reply is None:
             return
         pipe.send(reply)
