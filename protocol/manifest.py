@@ -87,7 +87,7 @@ class Manifest(Mapping[str, Scalar]):
         lines: dict[str, Scalar] = {}
         for key, value in _flattened("", {k: v for k, v in tables.items() if k in RUN_SECTIONS}):
             if key in lines:
-                raise ConfigError(f"{key} stands twice, once as {key}.name")
+                raise ConfigError(f"{key} stands twice")
             lines[key] = value
         return cls(lines)
 

@@ -295,8 +295,8 @@ class Membership:
     def _take_admitted(self, message: Admitted, now_s: float) -> tuple[Effect, ...]:
         if self._run is not None and message.run != self._run:
             raise RemoteProtocolError("the coordinator leads another run now")
-        effects = list(self._take_view(message.view, run=RunId(message.run)))
         options = Manifest.from_options(message.options)
+        effects = list(self._take_view(message.view, run=RunId(message.run)))
         self._run = RunId(message.run)
         self._admitted = True
         self._lease_s = max(message.lease_s, MIN_LEASE_S)

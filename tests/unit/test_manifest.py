@@ -113,6 +113,7 @@ def test_an_assignment_that_cannot_stand_is_told(typed: str, fault: str) -> None
 @pytest.mark.parametrize(
     ("tables", "fault"),
     [
+        ({"run": {"a.b": 1, "a": {"b": 2}}}, r"run\.a\.b stands twice"),
         ({"solver": {"lr": [1]}}, r"solver\.lr is a list"),
         ({"solver": {"lr": float("inf")}}, r"solver\.lr = inf is not a finite number"),
         ({"solver": {"name": "sgd"}, "run": {"x y": 1}}, r"option 'run\.x y' cannot be used"),

@@ -1,11 +1,13 @@
 """Who is let in, who is not, and what they are told."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.directory import Save
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
-from protocol.wire.messages import MAX_MEMBERS, Leave, Refuse, Renew, Settle
+from protocol.wire.messages import MAX_MEMBERS, Leave, Option, Refuse, Renew, Settle
 from protocol.wire.signing import open_view
 from tests.unit.coordinator.town import (
     LEASE_S,
@@ -52,6 +54,13 @@ def test_a_node_that_does_not_fit_is_told_why_and_not_a_member(node: Node, reaso
     assert reason in refusal(town.hear(node, node.join()), node)
     assert town.states() == {}
     assert town.directory.dropped == {"refused": 1}
+
+
+def test_wishes_that_contradict_themselves_are_refused() -> None:
+    town = Town()
+    twice = (Option("solver.lr", 0.1), Option("solver.lr", 0.2))
+    effects = town.hear(A, replace(A.join(), wishes=twice))
+    assert refusal(effects, A) == "solver.lr stands twice"
 
 
 def test_a_second_key_with_a_name_is_refused_whatever_the_first_one_does() -> None:

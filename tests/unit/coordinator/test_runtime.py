@@ -1,7 +1,7 @@
 """The shell: what is written down before an answer leaves, and what happens on a full disk."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from coordinator.book import Book
 from coordinator.directory import Directory
 from coordinator.journal import Journal
 from coordinator.runtime import RETRY_SAVE_S, Runtime
-from protocol.transport.base import Caller, CallerEvent, Poller
+from protocol.transport.base import Caller, CallerEvent, Pollable, Poller
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.messages import Admitted, CoordinatorMessage, Lease, Renew, View
@@ -42,6 +42,24 @@ class ScarceJournal(Journal):
         super().save(book)
 
 
+class WatchedPoller:
+    """Notes how long it was told to wait."""
+
+    def __init__(self, inner: Poller) -> None:
+        self._inner = inner
+        self.waits: list[float | None] = []
+
+    def add(self, item: Pollable) -> None:
+        self._inner.add(item)
+
+    def discard(self, item: Pollable) -> None:
+        self._inner.discard(item)
+
+    def poll(self, timeout_s: float | None) -> Sequence[Pollable]:
+        self.waits.append(timeout_s)
+        return self._inner.poll(timeout_s)
+
+
 class Hall:
     """A runtime over the memory transport, driven turn by turn."""
 
@@ -55,6 +73,7 @@ class Hall:
         self.transport = MemoryTransport(self.network, key=SERVER_KEY)
         self.listener = self.transport.listen("tcp://host:7733", admits=lambda _key: True)
         self.stop = self.transport.wake()
+        self.poller = WatchedPoller(self.transport.poller())
         self.directory = Directory(
             self.book, sign_secret=SIGN_SECRET, lease_s=LEASE_S, now_s=self.clock.now_s()
         )
@@ -63,7 +82,7 @@ class Hall:
             book=self.book,
             journal=self.journal,
             listener=self.listener,
-            poller=self.transport.poller(),
+            poller=self.poller,
             stop=self.stop,
             clock=self.clock,
             show=self.shown.append,
@@ -182,6 +201,17 @@ def test_a_renewal_that_changes_nothing_writes_nothing(hall: Hall) -> None:
     line.say(Renew(hall.directory.epoch, 0, "lobby"))
     hall.runtime.turn()
     assert line.heard() == [Lease]
+
+
+def test_a_run_without_leases_waits_without_a_bound(hall: Hall) -> None:
+    line = hall.line(A)
+    line.say(A.join())
+    hall.runtime.turn()
+    hall.clock.at_s = LEASE_S
+    hall.runtime.turn()  # the only lease ran out
+    hall.stop.set()
+    hall.runtime.run()
+    assert hall.poller.waits == [0.0, 0.0, None]
 
 
 def test_it_stops_when_told(hall: Hall) -> None:

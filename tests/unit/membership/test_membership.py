@@ -173,6 +173,7 @@ def test_a_refusal_ends_it() -> None:
     assert node.is_over
     assert (node.connected(1.0), node.disconnected(1.0), node.leave("x", 1.0)) == ((), (), ())
     assert hear(node, admitted()) == ()
+    assert node.settle(WHOLE, 1.0) == ()
 
 
 def test_a_node_that_reaches_nobody_gives_up_and_says_what_it_tried() -> None:
@@ -307,7 +308,7 @@ FORGED = [
     SignedView(b"\x00", bytes(64)),
     signed(9, run=b"o" * 16),
     Admitted(b"o" * 16, True, (), LEASE_S, signed(9, run=b"o" * 16)),
-    Admitted(RUN, True, (Option("a", 1), Option("a", 1)), LEASE_S, signed(2)),
+    Admitted(RUN, True, (Option("a", 1), Option("a", 1)), LEASE_S, signed(9)),
     Leave("you"),
     Renew(Epoch(1, 1), 0, "lobby"),
 ]
