@@ -50,7 +50,7 @@ def opened(home: Home, config: Config, *, now_s: float) -> Iterator[Run]:
         ConfigError: an option differs from the run's, or its coordinator runs already.
         KeyFileError: its keys or its journal cannot be trusted.
     """
-    name = config.run_name or default_run_name(now_s)
+    name = config.run_name or _free_name(home, default_run_name(now_s))
     folder = home.runs / name
     is_new = not folder.exists()
     private_folder(folder)
@@ -61,6 +61,12 @@ def opened(home: Home, config: Config, *, now_s: float) -> Iterator[Run]:
             if is_new and not (folder / "journal.json").exists():
                 shutil.rmtree(folder)  # it never came to be
             raise
+
+
+def _free_name(home: Home, name: str) -> str:
+    """This name, or one like it when several runs start in one second."""
+    names = (name, *(f"{name}-{number}" for number in range(2, 1000)))
+    return next((free for free in names if not (home.runs / free).exists()), name)
 
 
 def _open(folder: Path, name: str, config: Config) -> Run:
@@ -92,8 +98,8 @@ def listen(transport: Transport, book: Book, config: Config) -> Listener:
     except AddressError as error:
         raise AddressError(
             str(error.args[0]),
-            hint=f"a coordinator may run here already ({bind.port} is the port); stop it, or "
-            "choose another with --bind ADDRESS:PORT (port 0: any)",
+            hint="--bind needs an address of this machine and a free port (0: any); another "
+            "coordinator may run here",
         ) from error
     bound = parse_host_port(listener.address, default_port=0)
     if config.advertise or config.bind or not book.advertise:

@@ -153,6 +153,11 @@ def test_a_port_in_use_is_one_line_and_the_operators_fault(tmp_path: Path) -> No
     assert not (tmp_path / "coordinator" / "two").exists()
 
 
+def test_runs_without_a_name_get_names_of_their_own(tmp_path: Path) -> None:
+    with started(tmp_path, *LOCAL), started(tmp_path, *LOCAL):
+        assert len([path for path in (tmp_path / "coordinator").iterdir() if path.is_dir()]) == 2
+
+
 def test_one_run_has_one_coordinator(tmp_path: Path) -> None:
     with started(tmp_path, *LOCAL, "--run", "one") as (coordinator, _):
         second = command(tmp_path, "start", "--bind", "127.0.0.1:0", "--run", "one")
