@@ -43,6 +43,11 @@ class Coordinator:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
+    def line_with(self, text: str) -> str:
+        """Read on in stderr to the line that has this."""
+        assert self.process.stderr is not None
+        return next(line for line in self.process.stderr if text in line)
+
     def stop(self, number: int = SIGTERM) -> tuple[int, str, str]:
         """Exit code, and the rest of stdout and stderr."""
         self.process.send_signal(number)
