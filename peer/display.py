@@ -16,7 +16,16 @@ from rich.status import Status
 from peer.record import RoundRecord
 from peer.work import Score
 
-__all__ = ["Display", "JsonDisplay", "LineDisplay", "Now", "Waiting", "now_text", "round_text"]
+__all__ = [
+    "Display",
+    "JsonDisplay",
+    "LineDisplay",
+    "Now",
+    "Silence",
+    "Waiting",
+    "now_text",
+    "round_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,7 @@ class JsonDisplay:
         self._last: Now | None = None
 
     def line(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the display
 
     def event(self, line: str) -> None:
         self._print(line)
@@ -191,3 +200,22 @@ class JsonDisplay:
             print(line, file=self._file, flush=True)
         except BrokenPipeError:
             self._file = sys.stderr
+
+
+class Silence:
+    """For many peers at once: their run directories have it all."""
+
+    def line(self, text: str) -> None:
+        pass
+
+    def event(self, line: str) -> None:
+        pass
+
+    def round(self, record: RoundRecord, rounds: int) -> None:
+        pass
+
+    def now(self, now: Now) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

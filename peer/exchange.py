@@ -1,6 +1,7 @@
 """Between what a peer trained and what crosses the wire: snapshots out, contributions in."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,16 @@ from protocol.round import Contribution, Trained
 from protocol.tensors import Sections, spec_body
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
-from protocol.wire.messages import SnapshotManifest
+from protocol.wire.messages import SnapshotManifest, TensorSpec
 
-__all__ = ["Origin", "digest_of", "read_contribution", "sections_of", "write_contribution"]
+__all__ = [
+    "Origin",
+    "content_digest",
+    "digest_of",
+    "read_contribution",
+    "sections_of",
+    "write_contribution",
+]
 
 _HUGE_NATS = 1e300  # stands on the wire for a loss that is not finite
 
@@ -38,7 +46,11 @@ def sections_of(shared: Trained) -> Sections:
 
 def digest_of(params: Params) -> bytes:
     """Digest of a point: of its layout and of every tensor's bytes."""
-    specs = spec_body({"params": params})
+    return content_digest(spec_body({"params": params}))
+
+
+def content_digest(specs: Sequence[TensorSpec]) -> bytes:
+    """Digest of layout and tensors, whoever sent them in whatever run."""
     return digest(schema_digest(specs) + b"".join(spec.digest for spec in specs))
 
 

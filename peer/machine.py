@@ -9,6 +9,7 @@ LOBBY -> [COLLECT r -> MIX r -> TRAIN r -> EVALUATE r -> PUBLISH r] x R -> DRAIN
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from statistics import median_low
 
@@ -281,7 +282,8 @@ class Machine:
 
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
         self._work_s = max(self._work_s, now_s - self._worked_from_s)
-        effects = (Serve(done.snapshot, done.round_no), Record(self._record(now_s)))
+        record = replace(self._record(now_s), digest=done.content.hex())
+        effects = (Serve(done.snapshot, done.round_no), Record(record))
         self._skipped = ()
         if self.round_no >= self._rounds:
             return (*effects, *self._drain(now_s))
@@ -373,19 +375,17 @@ class Machine:
         bound_s = self._began_s + self.pace.bound(self._longest_s())
         if now_s >= bound_s:
             return self._close(now_s, given_up=pending)
-        due_s = bound_s
-        if self._quorum_is_in(wanted):
-            due_s = min(bound_s, max(n.give_up_s(self._began_s, self.pace) for n in pending))
-            if now_s >= due_s:
-                return self._close(now_s, given_up=pending)
-        return (WakeAt(due_s),)
-
-    def _quorum_is_in(self, wanted: int) -> bool:
         if self.pace.quorum >= 1.0:
-            return False  # all: only the bound ends the wait
-        counted = [self.neighbours[n] for n in self.asked if not self.neighbours[n].lost]
-        got = sum(n.settled(wanted) for n in counted)
-        return got >= math.ceil(self.pace.quorum * len(counted))
+            return (WakeAt(bound_s),)  # all: only the bound ends the wait
+        silent_s = {n.name: n.silent_s(self._began_s, self.pace) for n in pending}
+        living = [n for n in pending if not n.lost and now_s < silent_s[n.name]]
+        got = len(self.asked) - len(pending)
+        if got < math.ceil(self.pace.quorum * (got + len(living))):
+            return (WakeAt(min(bound_s, *(silent_s[n.name] for n in living))),)
+        due_s = min(bound_s, max(n.give_up_s(self._began_s, self.pace) for n in pending))
+        if now_s >= due_s:
+            return self._close(now_s, given_up=pending)
+        return (WakeAt(due_s),)
 
     def _longest_s(self) -> float:
         asked = [self.neighbours[n] for n in self.asked]
@@ -399,8 +399,7 @@ class Machine:
             silent = now_s >= neighbour.heard_s + self.pace.silence_s
             if silent and not neighbour.lost:
                 neighbour.lost = True
-                quiet_s = now_s - max(neighbour.heard_s, self._began_s)
-                effects.append(Happened("lost", neighbour.name, f"silent for {quiet_s:.0f} s"))
+                effects.append(Happened("lost", neighbour.name, self._silence_of(neighbour, now_s)))
         if jump_to := self._jump_target():
             self._skipped += tuple(range(self.round_no, jump_to))
             self.round_no = jump_to
@@ -410,6 +409,11 @@ class Machine:
         self._worked_from_s = now_s
         order = Order(Mix(self.round_no, len(self._adjacent), self._inputs))
         return (*effects, *self._enter(Phase.MIX, order))
+
+    def _silence_of(self, neighbour: Neighbour, now_s: float) -> str:
+        if math.isinf(neighbour.heard_s):
+            return f"not a word in {now_s - self._began_s:.1f} s"
+        return f"silent for {now_s - neighbour.heard_s:.1f} s"
 
     def _jump_target(self) -> int:
         """The round to jump to, or 0."""

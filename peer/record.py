@@ -30,6 +30,7 @@ class RoundRecord:
     weights: tuple[Weights, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
     pulled_bytes: int = 0
+    digest: str = ""  # of the published layout and tensors, in hex
 
     @property
     def degraded(self) -> bool:

@@ -28,7 +28,7 @@ from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option
 
-__all__ = ["Asked", "run_peer"]
+__all__ = ["Asked", "run_peer", "wishes_of"]
 
 DEFAULT_BIND = "0.0.0.0:0"  # every interface, a free port: the view tells the others which
 
@@ -59,7 +59,7 @@ def run_peer(asked: Asked, display: Display) -> int:
     if facts.num_samples("train") == 0:
         raise DataError(f"{facts.path} has no training sample")
     name = peer_id(asked.name if asked.name is not None else facts.name)
-    wishes = _wishes(asked, facts)
+    wishes = wishes_of(asked.explicit, facts)
     found = find_join(asked.join, os.environ)
     home = find_home(os.environ)
     raise_descriptor_limit()
@@ -113,7 +113,7 @@ def run_peer(asked: Asked, display: Display) -> int:
                 ).run()
 
 
-def _wishes(asked: Asked, facts: ShardFacts) -> dict[str, Value]:
+def wishes_of(typed: Mapping[str, Value], facts: ShardFacts) -> dict[str, Value]:
     """What was typed and what the data fix, in the types of the manifest.
 
     Raises:
@@ -121,7 +121,7 @@ def _wishes(asked: Asked, facts: ShardFacts) -> dict[str, Value]:
     """
     shape = "x".join(str(side) for side in facts.input_shape)
     explicit = {
-        **asked.explicit,
+        **typed,
         "data.input": shape,
         "data.classes": len(facts.card.classes),
     }

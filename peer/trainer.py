@@ -13,7 +13,14 @@ from typing import assert_never
 
 from peer.admission import first_unfinite, norm_fault
 from peer.bench import Bench
-from peer.exchange import Origin, digest_of, read_contribution, sections_of, write_contribution
+from peer.exchange import (
+    Origin,
+    content_digest,
+    digest_of,
+    read_contribution,
+    sections_of,
+    write_contribution,
+)
 from peer.mixers.base import Mixer
 from peer.solvers.base import Progress, Solver
 from peer.work import (
@@ -65,6 +72,7 @@ class _Learner:
     base: bytes = b""  # digest of the start point that `trained` came from
     degree: int = 0
     num_rounds: int = 0  # trained so far: the budget of those who train alone
+    files: tuple[Path, ...] = ()  # published, oldest first; those before it are of no use
 
 
 class Trainer:
@@ -267,10 +275,12 @@ class Trainer:
         shared = learner.mixer.share(learner.trained)
         if shared is None:
             shared = replace(learner.trained, params=NOTHING, buffers=NOTHING, extras=NOTHING)
-        ref = write_contribution(_snapshot_file(folder, command.round_no), origin, shared)
-        for old in sorted(folder.glob("*.safetensors"))[:-KEPT_SNAPSHOTS]:
-            old.unlink(missing_ok=True)  # whoever still reads it has it mapped
-        return Published(command.round_no, ref)
+        file = _snapshot_file(folder, command.round_no)
+        ref = write_contribution(file, origin, shared)
+        learner.files = (*learner.files, file)[-KEPT_SNAPSHOTS:]
+        for old in set(folder.glob("*.safetensors")) - set(learner.files):
+            old.unlink(missing_ok=True)  # an earlier process's too; who reads one has it mapped
+        return Published(command.round_no, ref, content_digest(spec_body(sections_of(shared))))
 
     # -- after the run -----------------------------------------------------------------------------
 

@@ -210,6 +210,7 @@ class Evaluated:
 class Published:
     round_no: RoundNo
     snapshot: SnapshotRef
+    content: Digest  # of layout and tensors alone: equal in two runs that learnt the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from protocol.ids import PeerId
 from protocol.params import NOTHING, Params, sub
 
-__all__ = ["Contribution", "Mixed", "Start", "Trained", "descent"]
+__all__ = ["Aggregated", "Contribution", "Mixed", "Start", "Trained", "descent"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +64,18 @@ class Mixed:
     # own mean loss without that peer, nats
     client_loss: Mapping[PeerId, float] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)  # e.g. classes absent from the batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregated:
+    """An aggregator's start point and the evidence of how it came about: plain numbers.
+
+    Groups are those of layers, where a method works by them: CRAFT's rank, residual and so on.
+    """
+
+    start: Start
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by group, then name
+    notes: Mapping[str, float] = field(default_factory=dict)  # of the whole round
 
 
 def descent(start: Start, contribution: Contribution) -> Params:

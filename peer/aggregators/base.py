@@ -5,7 +5,7 @@ from typing import Protocol
 
 from protocol.ids import PeerId
 from protocol.params import State
-from protocol.round import Contribution, Start
+from protocol.round import Aggregated, Contribution, Start
 
 __all__ = ["Aggregator"]
 
@@ -22,8 +22,8 @@ class Aggregator(Protocol):
         start: Start,
         contributions: Sequence[Contribution],
         roster: Sequence[PeerId],
-    ) -> tuple[Start, State]:
-        """Next start point and next state.
+    ) -> tuple[Aggregated, State]:
+        """Next start point with its evidence, and next state.
 
         `contributions` is sorted by sender and never empty; `roster` holds all peers, present or
         not.

@@ -6,6 +6,7 @@ from peer.cli.data import data_commands
 from peer.cli.evaluate import evaluate
 from peer.cli.join import join
 from peer.cli.launch import launch
+from peer.cli.simulate import simulate
 from peer.cli.start import start
 from protocol.console import Commands
 
@@ -18,5 +19,5 @@ def main() -> None:
     """Peer-to-peer personalised federated learning."""
 
 
-for command in (data_commands, evaluate, join, launch, start):
+for command in (data_commands, evaluate, join, launch, simulate, start):
     main.add_command(command)

@@ -9,7 +9,7 @@ from peer.experiment import load_experiment
 from peer.launch import run
 from peer.options.fields import Value
 
-__all__ = ["launch"]
+__all__ = ["launch", "result_console"]
 
 PLAIN_WIDTH = 140  # characters, where the output is no terminal
 
@@ -34,10 +34,10 @@ def launch(
     given: dict[str, int | None] = {"run.seed": seed, "run.rounds": rounds}
     overrides: dict[str, Value] = {key: n for key, n in given.items() if n is not None}
     experiment = load_experiment(file, overrides)
-    consoles = run.Consoles(Console(stderr=True), _result_console(), all_lines=logs)
+    consoles = run.Consoles(Console(stderr=True), result_console(), all_lines=logs)
     return run.launch(experiment, out or Path("runs") / experiment.name, consoles, force=force)
 
 
-def _result_console() -> Console:
+def result_console() -> Console:
     console = Console()
     return console if console.is_terminal else Console(width=PLAIN_WIDTH)

@@ -1,1 +1,1 @@
-"""Many peers in one process on virtual time: the same machines, codec and methods, another shell."""
+"""Many peers in one process on virtual time: the same machines and methods, another shell."""

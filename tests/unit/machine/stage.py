@@ -129,7 +129,7 @@ class Stage:
         done += self._take(
             m.evaluated(Evaluated(r, SCORE, SCORE, SCORE, "trained", 0.0), self.now_s)
         )
-        done += self._take(m.published(Published(r, ref_of("a", r)), self.now_s))
+        done += self._take(m.published(Published(r, ref_of("a", r), bytes(32)), self.now_s))
         return done
 
     def round(self) -> RoundRecord:

@@ -1,0 +1,293 @@
+"""One simulated peer: its node and shelf, fed by the world; its trainer, run by the engine.
+
+The shell of virtual time: where runtime.py and the data plane move bytes, this moves values. It
+decides nothing about rounds.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol, assert_never
+
+from peer.chronicle import Chronicle
+from peer.effects import (
+    Act,
+    Compared,
+    Dial,
+    Fetch,
+    Goodbye,
+    Happened,
+    Lobby,
+    Members,
+    Open,
+    Order,
+    Over,
+    Record,
+    Say,
+    SayTo,
+    Serve,
+    Started,
+    Tell,
+)
+from peer.node import Node
+from peer.simulation.engine import Engine, Pending
+from peer.simulation.timing import Timing
+from peer.work import (
+    AloneDone,
+    Command,
+    Evaluated,
+    Failed,
+    MixDone,
+    Prepare,
+    Quit,
+    Reply,
+    SnapshotRef,
+    TrainDone,
+)
+from protocol.errors import KinfolkError, OperatorError, RemoteProtocolError
+from protocol.ids import PeerId
+from protocol.wire.codec import PEER, encode_document
+from protocol.wire.fields import as_text
+from protocol.wire.layout import Layout
+from protocol.wire.link import WakeAt
+from protocol.wire.shelf import Effect as ShelfEffect
+from protocol.wire.shelf import PeerDone, Shelf, Status
+from protocol.wire.shelf import Reply as Answer
+
+__all__ = ["Begin", "Fabric", "PeerHost"]
+
+
+Begin = Callable[[SnapshotRef | None, str], None]  # what the other side serves; else why not
+
+
+class Fabric(Protocol):
+    """What a host sees of the world: time, and ways to the others."""
+
+    def now_s(self) -> float: ...
+
+    def later(self, delay_s: float, event: Callable[[], None]) -> None: ...
+
+    def to_coordinator(self, me: PeerId, header: bytes) -> None: ...
+
+    def dial(self, me: PeerId, other: PeerId) -> None: ...
+
+    def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
+        """Send on `me`'s own connection to `other`."""
+
+    def answer(self, me: PeerId, asker: PeerId, header: bytes) -> None:
+        """Send back on the connection of `asker` to `me`."""
+
+    def pull(self, me: PeerId, other: PeerId, digest: bytes, begin: Begin) -> None:
+        """Call `begin` when the request has arrived, with what is served; else with the reason."""
+
+
+class PeerHost:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        fabric: Fabric,
+        engine: Engine,
+        timing: Timing,
+        chronicle: Chronicle,
+    ) -> None:
+        self.node = node
+        self.me = node.plan.me
+        self.over: Over | None = None
+        self._fabric = fabric
+        self._engine = engine
+        self._timing = timing
+        self._chronicle = chronicle
+        self._shelf: Shelf | None = None
+        self._bodies: dict[bytes, SnapshotRef] = {}  # what this peer serves, by digest
+        self._steps = 1  # of one round's training
+        self._directory = Path()
+        self._orders = 0  # under way at the trainer
+        self._busy_until_s = 0.0  # the trainer does one thing after another
+        self._woken_at_s = float("inf")  # the earliest wake that is on the agenda
+        self._remind_at_s = float("inf")  # the same for the shelf
+
+    @property
+    def waits(self) -> bool:
+        """Something is to happen here: a wake, or an answer of the trainer."""
+        return self.over is not None or self._orders > 0 or self.node.wake_at_s is not None
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.feed(self.node.start(self._fabric.now_s()))
+
+    def feed(self, acts: Sequence[Act]) -> None:
+        """Carry out what the node said, and be woken when it asks for it."""
+        for act in acts:
+            self._do(act)
+        at_s = self.node.wake_at_s
+        if self.over is None and at_s is not None and at_s < self._woken_at_s:
+            self._woken_at_s = at_s
+            self._fabric.later(max(0.0, at_s - self._fabric.now_s()), self._wake)
+
+    def _wake(self) -> None:
+        self._woken_at_s = float("inf")
+        if self.over is None:
+            self.feed(self.node.wake(self._fabric.now_s()))
+
+    def asked(self, asker: PeerId, header: bytes) -> None:
+        """A message of a peer that pulls from us."""
+        if self._shelf is None:
+            return
+        try:
+            message = PEER.decode(header)
+            answers = self._shelf.receive(asker.encode(), asker, message, self._fabric.now_s())
+        except RemoteProtocolError:
+            self._shelf.forget(asker)
+            return
+        self._reply(answers)
+
+    def body_of(self, digest: bytes) -> SnapshotRef | None:
+        """What is served under this digest now."""
+        return self._bodies.get(digest)
+
+    # -- what to do -----------------------------------------------------------------------------
+
+    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912 - one line for each kind of act
+        match act:
+            case Say(header):
+                self._fabric.to_coordinator(self.me, header)
+            case SayTo(name, header):
+                self._fabric.ask(self.me, name, header)
+            case Dial(name):
+                self._fabric.dial(self.me, name)
+            case Members():
+                pass  # names are not forged here
+            case Open(run, schema):
+                self._shelf = Shelf(run=run, name=self.me, schema=schema)
+            case Tell(round_no, phase, fraction, eta_s):
+                if self._shelf is not None:
+                    self._shelf.status(Status(round_no, phase, fraction, eta_s))
+            case Serve(snapshot, round_no):
+                self._serve(snapshot, round_no)
+            case Fetch():
+                self._fetch(act)
+            case Order(command):
+                self._order(command)
+            case Started():
+                self._started(act)
+            case Lobby():
+                self._chronicle.lobby(act)
+            case Record(record):
+                self._chronicle.round(record)
+            case Happened():
+                self._chronicle.happened(act)
+            case Compared():
+                self._chronicle.compared(act)
+            case Goodbye(reason):
+                if self._shelf is not None:
+                    self._reply(self._shelf.leave(reason))
+                self._shelf = None
+            case Over(code, reason):
+                self.over = self.over or act
+                self._chronicle.over(code, reason)
+                self._engine.forget(self.me)
+            case _:
+                assert_never(act)
+
+    def _started(self, act: Started) -> None:
+        recipe = act.settings.recipe
+        epochs = int(act.settings.flat.get("solver.epochs", 1))
+        self._steps = epochs * -(-act.prepared.num_examples // recipe.train.batch_size)
+        self._chronicle.started(act)
+
+    def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
+        self._bodies[snapshot.digest] = snapshot
+        for old in tuple(self._bodies)[:-2]:
+            del self._bodies[old]
+        if self._shelf is not None:
+            self._reply(self._shelf.publish(round_no, snapshot.manifest))
+
+    def _reply(self, answers: Sequence[ShelfEffect]) -> None:
+        for answer in answers:
+            match answer:
+                case Answer(route, message):
+                    self._fabric.answer(self.me, PeerId(route.decode()), PEER.encode(message))
+                case PeerDone(peer):
+                    self.feed(self.node.peer_done(peer, self._fabric.now_s()))
+                case WakeAt(at_s) if at_s < self._remind_at_s:
+                    self._remind_at_s = at_s
+                    self._fabric.later(max(0.0, at_s - self._fabric.now_s()), self._remind)
+                case WakeAt():
+                    pass  # an earlier one is on the agenda, and will ask again
+
+    def _remind(self) -> None:
+        self._remind_at_s = float("inf")
+        if self._shelf is not None:
+            self._reply(self._shelf.wake(self._fabric.now_s()))
+
+    def _fetch(self, fetch: Fetch) -> None:
+        num_bytes = Layout.of(fetch.manifest.tensors).body_bytes
+        manifest = encode_document(fetch.manifest)
+        inbox = self._directory / "state" / "inbox"
+        kept = inbox / f"{fetch.neighbour}.{fetch.slot}.safetensors"
+
+        coming = kept.with_suffix(".part")
+
+        def begin(body: SnapshotRef | None, reason: str) -> None:
+            if self.over is not None:
+                return
+            if body is None:
+                now_s = self._fabric.now_s()
+                self.feed(self.node.pull_failed(fetch.neighbour, reason, now_s))
+                return
+            inbox.mkdir(parents=True, exist_ok=True)
+            coming.unlink(missing_ok=True)
+            os.link(body.path, coming)  # the same bytes, once on disk, for as long as we keep them
+            snapshot = SnapshotRef(manifest, fetch.digest, str(kept), body.offset)
+            self._fabric.later(self._timing.pull_s(num_bytes), lambda: done(snapshot))
+
+        def done(snapshot: SnapshotRef) -> None:
+            if self.over is not None:
+                return
+            coming.replace(kept)
+            now_s = self._fabric.now_s()
+            self.feed(self.node.progressed(fetch.neighbour, num_bytes, now_s))
+            self.feed(self.node.pulled(fetch.neighbour, snapshot, now_s))
+
+        self._fabric.pull(self.me, fetch.neighbour, fetch.digest, begin)
+
+    # -- the trainer ----------------------------------------------------------------------------
+
+    def _order(self, command: Command) -> None:
+        """Begin it now; its answer comes when the virtual work is done, one after another."""
+        if isinstance(command, Quit):
+            return
+        if isinstance(command, Prepare):
+            self._directory = Path(command.directory)
+            self._chronicle.open(self._directory, command.run)
+        seconds = self._timing.work_s(command, num_steps=self._steps)
+        now_s = self._fabric.now_s()
+        self._busy_until_s = max(self._busy_until_s, now_s) + seconds
+        self._orders += 1
+        pending = self._submitted(command)
+        self._fabric.later(self._busy_until_s - now_s, lambda: self._answered(pending, seconds))
+
+    def _submitted(self, command: Command) -> Pending:
+        try:
+            return self._engine.submit(self.me, command)
+        except OperatorError as error:
+            failed = Failed(as_text(error), operator=True)
+        except (KinfolkError, OSError) as error:
+            failed = Failed(as_text(error), operator=isinstance(error, OSError))
+        return lambda: failed
+
+    def _answered(self, pending: Pending, seconds: float) -> None:
+        self._orders -= 1
+        if self.over is None:
+            reply = _timed(pending(), seconds)
+            self.feed(self.node.replied(reply, self._fabric.now_s()))
+
+
+def _timed(reply: Reply, seconds: float) -> Reply:
+    """The same answer, with the virtual time that it took."""
+    if isinstance(reply, MixDone | TrainDone | Evaluated | AloneDone):
+        return replace(reply, seconds=seconds)
+    return reply

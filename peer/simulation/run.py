@@ -1,0 +1,153 @@
+"""A simulation from start to end: as a launch, on virtual time and in one process."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from peer.chronicle import Chronicle
+from peer.data import shard_facts
+from peer.data.archive import replacing
+from peer.data.make import make_shards
+from peer.display import Silence
+from peer.experiment import Experiment
+from peer.launch.board import Board, Failure
+from peer.launch.directory import RunDirectory, prepared
+from peer.launch.plan import Seat, seats
+from peer.launch.report import report
+from peer.node import Node, Plan
+from peer.simulation.coordinator_host import key_of
+from peer.simulation.engine import Engine, InProcess
+from peer.simulation.peer_host import PeerHost
+from peer.simulation.timing import Timing
+from peer.simulation.world import World
+from peer.start import wishes_of
+from protocol.ids import peer_id
+from protocol.manifest import Manifest
+from protocol.wire.membership import Membership
+from protocol.wire.messages import WIRE_VERSION, Join, Option
+
+__all__ = ["simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Consoles:
+    """Progress is for a person, the table for whoever reads the output."""
+
+    progress: Console
+    result: Console
+
+
+def simulate(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool) -> int:
+    """Play an experiment on virtual time and leave its results in `out`, as a launch does.
+
+    Returns:
+        The exit code: 0 when every peer has finished; 2 or 1 when one has failed by an operator's
+        fault or ours.
+
+    Raises:
+        OperatorError: the run directory, the data or the peers are not fit to start.
+    """
+    directory = prepared(out, force=force)
+    folder = experiment.data.shards or directory.shards
+    if experiment.data.make is not None:
+        make_shards(experiment.data.make, folder, force=force)
+    taken = seats(experiment, folder)
+    directory.forget_keys()
+    with replacing(directory.experiment) as file:
+        file.write(experiment.text.encode())
+    engine = InProcess()
+    with closing(engine):
+        board = _play(experiment, directory, taken, engine, consoles.progress)
+    report(experiment, directory, board, progress=consoles.progress, result=consoles.result)
+    for failure in board.failures:
+        text = f"Error: {failure.name} failed: {failure.words}"
+        consoles.progress.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+    if not board.failures and not experiment.launch.keep_state:
+        directory.forget_state()
+    return board.exit_code
+
+
+def _play(
+    experiment: Experiment,
+    directory: RunDirectory,
+    taken: Sequence[Seat],
+    engine: Engine,
+    progress: Console,
+) -> Board:
+    settings = experiment.settings
+    world = World(
+        run_name=experiment.name,
+        founders=experiment.founders or len(taken),
+        options=Manifest(experiment.explicit),
+        seed=settings.run.seed,
+        timing=Timing(),
+    )
+    for seat in taken:
+        world.add(_host(experiment, directory, seat, world, engine))
+    board = Board.of([seat.name for seat in taken], settings.run.rounds)
+    with one_thread(), progress.status("simulating") as status:
+        world.run(lambda: status.update(_progress_text(world)))
+    for name, host in world.hosts.items():
+        if host.over is not None and host.over.code:
+            board.failures.append(Failure(name, host.over.code, host.over.reason))
+    return board
+
+
+def _host(
+    experiment: Experiment, directory: RunDirectory, seat: Seat, world: World, engine: Engine
+) -> PeerHost:
+    facts = shard_facts(seat.data)
+    me = peer_id(seat.name)
+    wishes = wishes_of({}, facts)
+    join = Join(
+        version=WIRE_VERSION,
+        token=world.coordinator.join.token,
+        name=me,
+        role="peer",
+        instance=key_of(me, "instance")[:8],
+        address=f"tcp://{me}:1",
+        sign_key=key_of(me, "sign"),
+        wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
+    )
+    plan = Plan(
+        me=me,
+        explicit=wishes,
+        data=str(seat.data.absolute()),
+        device="cpu" if seat.gpu == "cpu" else seat.gpu,
+        out=str(directory.root.absolute()),
+        alone=experiment.alone,
+    )
+    membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
+    return PeerHost(
+        Node(plan, membership),
+        fabric=world,
+        engine=engine,
+        timing=world.timing,
+        chronicle=Chronicle(Silence(), peer=me, facts=facts),
+    )
+
+
+def _progress_text(world: World) -> str:
+    """How far the slowest and the fastest are."""
+    rounds = [host.node.machine.round_no for host in world.hosts.values() if host.node.machine]
+    over = sum(host.over is not None for host in world.hosts.values())
+    low, high = (min(rounds), max(rounds)) if rounds else (0, 0)
+    where = f"round {low}" if low == high else f"rounds {low} to {high}"
+    return (
+        f"{world.now_s():.1f} s of virtual time, {where}, {over} of {len(world.hosts)} peers over"
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread, as a launched peer does where cores are shared: equal bytes."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
