@@ -77,6 +77,10 @@ class Neighbour:
             self.arrivals = Arrivals()
         self.arrivals.add(waited_s)
 
+    def silent_s(self, began_s: float, pace: Pace) -> float:
+        """The instant at which it will have been silent too long, if it goes on like this."""
+        return max(self.heard_s, began_s) + pace.silence_s
+
     def give_up_s(self, began_s: float, pace: Pace) -> float:
         """The instant at which this neighbour is waited for no longer, the quorum being in.
 
@@ -85,7 +89,7 @@ class Neighbour:
         """
         if self.lost:
             return began_s + pace.grace_s
-        silent_s = max(self.heard_s, began_s) + pace.silence_s
+        silent_s = self.silent_s(began_s, pace)
         expected_s = math.inf
         if (
             self.arrivals is not None

@@ -30,9 +30,34 @@ def test_a_silent_neighbour_is_given_up_once_the_quorum_is_in() -> None:
 def test_without_a_quorum_the_bound_ends_the_wait() -> None:
     stage = in_round_two("bcd")
     stage.give("b", 1)  # one of three; two are needed
-    stage.pass_(59.0)
+    for _ in range(6):
+        stage.pass_(9.0)
+        stage.not_yet("c")
+        stage.not_yet("d")
+    stage.pass_(5.0)
     assert stage.phase() is Phase.COLLECT
     stage.pass_(1.0)
+    assert stage.phase() is Phase.MIX
+
+
+@pytest.mark.parametrize("others", ["b", "bc", "bcde"])
+def test_the_silent_do_not_count_for_the_quorum(others: str) -> None:
+    stage = in_round_two(others)
+    stage.pass_(9.9)
+    assert stage.phase() is Phase.COLLECT
+    stage.pass_(0.1)
+    assert stage.phase() is Phase.MIX
+    assert stage.record(stage.work()).missing == tuple(others)
+
+
+def test_a_quorum_of_the_living_is_enough_though_most_are_silent() -> None:
+    stage = in_round_two("bcde")
+    stage.pass_(9.0)
+    stage.give("b", 1)  # one of two that live
+    stage.not_yet("c")
+    stage.pass_(1.0)  # d and e are silent; c is not
+    assert stage.phase() is Phase.COLLECT
+    stage.pass_(9.0)
     assert stage.phase() is Phase.MIX
 
 
@@ -58,10 +83,13 @@ def test_even_a_lively_neighbour_is_not_waited_for_beyond_the_bound() -> None:
 
 def test_the_bound_grows_with_what_a_neighbour_says_that_it_needs() -> None:
     stage = in_round_two("b")
+    for _ in range(50):
+        stage.not_yet("b", eta_s=100.0)
+        stage.pass_(9.9)
     stage.not_yet("b", eta_s=100.0)
-    stage.pass_(499.0)
+    stage.pass_(4.9)  # 499.9 s
     assert stage.phase() is Phase.COLLECT
-    stage.pass_(1.0)
+    stage.pass_(0.2)
     assert stage.phase() is Phase.MIX
 
 
@@ -264,8 +292,10 @@ def test_a_late_joiner_starts_from_its_neighbours_at_their_round() -> None:
 def test_a_collecting_machine_always_has_a_time_to_wake() -> None:
     stage = Stage()
     stage.found()
-    assert stage.wake_at(stage.work()) == stage.now_s + 60.0
-    assert stage.wake_at(stage.give("b", 1)) == stage.now_s + 10.0
+    assert stage.wake_at(stage.work()) == stage.now_s + 10.0
+    stage.pass_(7.0)
+    assert stage.wake_at(stage.not_yet("b")) == stage.now_s + 3.0  # c says nothing
+    assert stage.wake_at(stage.give("b", 1)) == stage.now_s + 3.0
 
 
 @pytest.mark.parametrize("option", ["quorum", "silence_s", "half_life"])

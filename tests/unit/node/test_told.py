@@ -1,0 +1,29 @@
+"""What a person is told of a run: in words that say what happened, and when."""
+
+from peer.effects import Happened
+from peer.pace import Pace
+from tests.unit.machine.stage import Stage
+
+
+def losses(stage: Stage) -> list[str]:
+    return [e.reason for e in stage.said if isinstance(e, Happened) and e.event == "lost"]
+
+
+def test_a_loss_says_since_when_the_neighbour_is_silent_not_since_when_it_was_asked() -> None:
+    stage = Stage("b", pace=Pace(silence_s=3.0, grace_s=0.0, quorum=0.5))
+    stage.found()
+    stage.up()
+    stage.work(took_s=2.9)  # round 1; b was last heard of before it
+    stage.pass_(0.1)
+    stage.pass_(3.0)
+    assert losses(stage) == ["silent for 6.0 s"]
+
+
+def test_a_neighbour_that_was_never_there_is_lost_without_a_word() -> None:
+    stage = Stage("bc", pace=Pace(silence_s=3.0))
+    stage.found()
+    stage.up("b")
+    stage.work()  # round 1
+    stage.give("b", 1)
+    stage.pass_(3.0)
+    assert losses(stage) == ["not a word in 3.0 s"]
