@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,7 +33,7 @@ class TrainerProcess:
         """
         self._log = log
         self.pipe, theirs = Pipe.pair()
-        with theirs, log.open("ab") as file:
+        with theirs, log.open("ab") as file, _blocked({signal.SIGINT, signal.SIGTERM}):
             self._log_from = file.tell()
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", "peer.worker", str(theirs.fileno())],
@@ -112,6 +113,19 @@ class TrainerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+
+@contextmanager
+def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
+    """Have what is started here never hear these signals: a new process keeps what is blocked.
+
+    Ctrl-C and service managers signal every process of a group; the node decides when to stop.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _environment(own: Mapping[str, str], threads: int | None) -> dict[str, str]:

@@ -6,7 +6,6 @@ exactly as long as its node: the end of the pipe ends it, and so does the node's
 
 import logging
 import os
-import signal
 import socket
 import sys
 import time
@@ -92,7 +91,6 @@ def _serve(pipe: Pipe) -> None:
 def main(fd: int) -> int:
     """Serve the node at the other end of `fd` until it says Quit or ends."""
     die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the node decides when to stop
     logging.basicConfig(level=os.environ.get("KINFOLK_LOG", "INFO"), format="%(message)s")
     with Pipe(socket.socket(fileno=fd)) as pipe:
         try:
@@ -116,4 +114,6 @@ def main(fd: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    code = main(int(sys.argv[1]))
+    logging.shutdown()
+    os._exit(code)  # all is on disk, and an interpreter takes a second to take torch apart
