@@ -94,7 +94,7 @@ class ZeroMq:
         self._context.set(zmq.MAX_SOCKETS, min(MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT)))
         self._zap: Zap | None = None
         self._domains = count(1)
-        self._made: list[_Listener | _Caller | SocketWake] = []
+        self._made: set[_Listener | _Caller | SocketWake] = set()
 
     def listen(self, bind: str, *, admits: Admits) -> "_Listener":
         if self._zap is None:
@@ -110,8 +110,8 @@ class ZeroMq:
             self._zap.discard(domain)
             socket.close(0)
             raise _bind_error(bind, error) from error
-        listener = _Listener(socket)
-        self._made.append(listener)
+        listener = _Listener(socket, closed=self._made.discard)
+        self._made.add(listener)
         return listener
 
     def call(self, address: str, *, server_key: bytes) -> "_Caller":
@@ -119,13 +119,13 @@ class ZeroMq:
         theirs: Mapping[int, bytes] = {zmq.CURVE_SERVERKEY: server_key}
         _configure(socket, address, (_COMMON, _CALLER, self._keys, theirs))
         try:
-            caller = _Caller(socket, address)
+            caller = _Caller(socket, address, closed=self._made.discard)
         except zmq.ZMQError as error:
             socket.close(0)
             raise AddressError(
                 f"{address} cannot be reached: {error}", hint="it must be tcp://HOST:PORT"
             ) from error
-        self._made.append(caller)
+        self._made.add(caller)
         return caller
 
     def poller(self) -> "_Poller":
@@ -133,11 +133,11 @@ class ZeroMq:
 
     def wake(self) -> SocketWake:
         wake = SocketWake()
-        self._made.append(wake)
+        self._made.add(wake)
         return wake
 
     def close(self) -> None:
-        for item in self._made:
+        for item in tuple(self._made):
             item.close()
         self._made.clear()
         if self._zap is not None:
@@ -146,8 +146,9 @@ class ZeroMq:
 
 
 class _Listener:
-    def __init__(self, socket: _Socket) -> None:
+    def __init__(self, socket: _Socket, *, closed: Callable[["_Listener"], None]) -> None:
         self.socket = socket
+        self._closed = closed
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def receive(self) -> Arrival | None:
@@ -180,13 +181,17 @@ class _Listener:
 
     def close(self) -> None:
         self.socket.close()
+        self._closed(self)
 
 
 class _Caller:
     """A DEALER and its monitor."""
 
-    def __init__(self, socket: _Socket, address: str) -> None:
+    def __init__(
+        self, socket: _Socket, address: str, *, closed: Callable[["_Caller"], None]
+    ) -> None:
         self.socket = socket
+        self._closed = closed
         self._address = address
         self._clock = MonotonicClock()
         self._is_connected = False
@@ -242,6 +247,7 @@ class _Caller:
             self.socket.disable_monitor()
             self.monitor.close(0)
             self.socket.close()
+            self._closed(self)
 
     def _event(self) -> CallerEvent | None:
         while True:

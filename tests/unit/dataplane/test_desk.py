@@ -189,11 +189,12 @@ def test_a_reader_that_does_not_read_is_tried_again_and_one_that_left_is_dropped
     ref = published(tmp_path)
     rig.desk.publish(ref, 1)
     silent, rig.caller = rig.caller, rig.call()
-    for xid in range(8):  # 8 x 16 pieces do not fit the pipe
-        message = get(xid, ref.digest, credit=16)
-        silent.send(PEER.encode(message))
-        for turn in range(8):
-            rig.desk.turn(0.1 * xid + 0.01 * turn)
+    for xid in range(12):  # 12 x 7 pieces do not fit the pipe of 64
+        silent.send(PEER.encode(get(xid, ref.digest, credit=16)))
+        for turn in range(3):
+            rig.desk.turn(0.05 * xid + 0.01 * turn)
+    assert rig.desk.due_s is not None
+    assert rig.desk.due_s > 0.5  # held, not spinning
     now_s = 1.0
     assert rig.say(get(1, ref.digest, credit=1), now_s=now_s) == [Data(1, 0)]
     silent.close()
