@@ -158,6 +158,7 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "notes": record.notes,
         "pulled_bytes": record.pulled_bytes,
         "digest": record.digest,
+        "tensors": record.tensors,
     }
 
 

@@ -46,6 +46,7 @@ from peer.work import (
 )
 from protocol.ids import PeerId
 from protocol.topology import Topology, active, neighbours
+from protocol.wire.codec import decode_document
 from protocol.wire.messages import NotYet, SnapshotManifest, View
 
 __all__ = ["Machine", "Phase", "roster_of"]
@@ -282,7 +283,9 @@ class Machine:
 
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
         self._work_s = max(self._work_s, now_s - self._worked_from_s)
-        record = replace(self._record(now_s), digest=done.content.hex())
+        record = replace(
+            self._record(now_s), digest=done.content.hex(), tensors=_digests(done.snapshot)
+        )
         effects = (Serve(done.snapshot, done.round_no), Record(record))
         self._skipped = ()
         if self.round_no >= self._rounds:
@@ -509,3 +512,8 @@ class Machine:
             return (WakeAt(due_s),)
         self.phase = Phase.LEFT
         return (End("finished"),)
+
+
+def _digests(snapshot: SnapshotRef) -> dict[str, str]:
+    tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
+    return {f"{t.section}/{t.name}": t.digest[:8].hex() for t in tensors}

@@ -236,6 +236,8 @@ class Node:
     def _settled(self, run: RunId, options: Manifest, now_s: float) -> tuple[Act, ...]:
         try:
             self.settings = Settings.read(options)
+            if self.view is not None:
+                self.settings.topology.check(self.view.founders)
         except OperatorError as error:
             return self._fail(str(error), 2, now_s)
         self._run = run

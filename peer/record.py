@@ -31,6 +31,7 @@ class RoundRecord:
     notes: Mapping[str, float] = field(default_factory=dict)
     pulled_bytes: int = 0
     digest: str = ""  # of the published layout and tensors, in hex
+    tensors: Mapping[str, str] = field(default_factory=dict)  # by name: of each, its first 8 bytes
 
     @property
     def degraded(self) -> bool:

@@ -92,6 +92,8 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
             hint = f"close to it: {', '.join(close)}" if close else "docs/design.md lists them all"
             raise ConfigError(f"there is no option {key!r}", hint=hint)
     flat |= expand(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
+    # What a manifest carries needs no file: other hosts do not have it.
+    flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
     Settings.read(flat)
     return dict(sorted(flat.items()))
 

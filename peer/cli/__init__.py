@@ -8,6 +8,7 @@ from peer.cli.join import join
 from peer.cli.launch import launch
 from peer.cli.simulate import simulate
 from peer.cli.start import start
+from peer.cli.verify import verify
 from protocol.console import Commands
 
 __all__ = ["main"]
@@ -19,5 +20,5 @@ def main() -> None:
     """Peer-to-peer personalised federated learning."""
 
 
-for command in (data_commands, evaluate, join, launch, simulate, start):
+for command in (data_commands, evaluate, join, launch, simulate, start, verify):
     main.add_command(command)

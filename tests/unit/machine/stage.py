@@ -22,6 +22,7 @@ from peer.work import (
 )
 from protocol.ids import PeerId
 from protocol.topology import parse_topology
+from protocol.wire.codec import encode_document
 from protocol.wire.messages import Epoch, Member, NotYet, SnapshotManifest, View
 
 RUN = bytes(16)
@@ -47,7 +48,8 @@ def digest_of(sender: str, round_no: int) -> bytes:
 
 
 def ref_of(sender: str, round_no: int) -> SnapshotRef:
-    return SnapshotRef(b"m", digest_of(sender, round_no), f"/inbox/{sender}", 0)
+    manifest = encode_document(manifest_of(sender, round_no))
+    return SnapshotRef(manifest, digest_of(sender, round_no), f"/inbox/{sender}", 0)
 
 
 class Stage:
