@@ -113,7 +113,7 @@ class Board:
                 accuracy = trained.get("val_accuracy") if isinstance(trained, dict) else None
                 peer.accuracy = accuracy if isinstance(accuracy, float | int) else None
                 self.begun = True
-            case "lost" | "returned" | "left" as event_name:
+            case "lost" | "returned" as event_name:
                 return f"{peer.name}: {event_name} {event.get('peer', '')}"
             case "coordinator-lost" | "coordinator-back" as event_name:
                 return f"{peer.name}: {str(event_name).replace('-', ' ')}"

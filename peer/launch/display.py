@@ -22,6 +22,7 @@ __all__ = ["LaunchDisplay", "launch_display"]
 
 REFRESH_S = 0.25
 LINE_S = 15.0  # between two plain lines that only say how far the run is
+BAR_CHARS = 12
 SHOWN_PEERS = 24  # rows of the table; above, those that are furthest behind
 
 _DOING = {
@@ -33,7 +34,7 @@ _DOING = {
     "train": "training",
     "evaluate": "evaluating",
     "publish": "publishing",
-    "drain": "serving those behind",
+    "drain": "serving others",
     "left": "leaving",
     "alone": "training alone",
     "done": "done",
@@ -82,9 +83,9 @@ def _table(board: Board, left: str) -> Table:
     shown = Table(box=SIMPLE_HEAD, pad_edge=False, caption=left, caption_justify="left")
     shown.add_column("peer", no_wrap=True)
     shown.add_column("round", justify="right", no_wrap=True)
-    shown.add_column("", width=20)
+    shown.add_column("", width=BAR_CHARS)
     shown.add_column("doing", no_wrap=True, min_width=18)
-    shown.add_column("validation", justify="right")
+    shown.add_column("accuracy", justify="right", no_wrap=True)  # on the validation split
     shown.add_column("waits for", max_width=40, no_wrap=True)
     peers = sorted(board.peers.values(), key=lambda peer: peer.round_no)[:SHOWN_PEERS]
     kept = {peer.name for peer in peers}
@@ -93,7 +94,7 @@ def _table(board: Board, left: str) -> Table:
         shown.add_row(
             peer.name,
             f"{peer.round_no}/{board.rounds}",
-            ProgressBar(total=board.rounds, completed=_completed(peer), width=20),
+            ProgressBar(total=board.rounds, completed=_completed(peer), width=BAR_CHARS),
             Text(_with_share(doing, peer), style=_STYLES.get(peer.phase, "")),
             "-" if peer.accuracy is None else f"{peer.accuracy:.1%}",
             Text(_waiting(peer), style="yellow"),

@@ -15,7 +15,7 @@ from peer.experiment import Experiment
 from peer.launch.board import Failure
 from peer.summary import PeerSummary
 
-__all__ = ["Result", "findings", "table", "write_result"]
+__all__ = ["Result", "findings", "remarks", "table", "write_result"]
 
 _NO_VALUE = "-"
 
@@ -63,39 +63,48 @@ def write_result(path: Path, result: Result) -> None:
 
 _ACCURACIES: Mapping[str, str] = {
     "alone_sgd_accuracy": "alone,\nSGD",
-    "alone_same_solver_accuracy": "alone,\n{solver}",
-    "mixed_accuracy": "mixed\nstart",
-    "trained_accuracy": "after\ntraining",
+    "alone_same_solver_accuracy": "alone,\nsame",
+    "mixed_accuracy": "mixed",
+    "trained_accuracy": "trained",
     "own_accuracy": "served",
 }
 
 
-def table(result: Result, solver: str) -> Table:
+def table(result: Result) -> Table:
     """Lay the peers out, and their means; accuracies on the own test splits in percent."""
-    shown = Table(box=SIMPLE, pad_edge=False, show_footer=len(result.peers) > 1)
-    shown.add_column("peer", "mean")
-    shown.add_column("domain")
+    shown = Table(
+        box=SIMPLE, padding=0, show_edge=False, show_footer=len(result.peers) > 1, highlight=False
+    )
+    shown.add_column("peer", "mean", no_wrap=True)
+    shown.add_column("domain", no_wrap=True)
     shown.add_column("camp", justify="right")
-    shown.add_column("samples", justify="right")
+    shown.add_column("data", justify="right")
     shown.add_column("rounds", justify="right")
     for key, title in _ACCURACIES.items():
         values = [getattr(peer, key) for peer in result.peers]
         known = [value for value in values if value is not None]
         mean = _percent(sum(known) / len(known) if known else None)
-        shown.add_column(title.format(solver=solver), mean, justify="right", no_wrap=True)
+        shown.add_column(title, mean, justify="right", no_wrap=True, min_width=6)
     shown.add_column("helped\nmost by")
     for peer in result.peers:
-        degraded = f" ({peer.rounds_degraded} degraded)" if peer.rounds_degraded else ""
         shown.add_row(
             peer.id,
             peer.domain,
             str(peer.camp),
             str(peer.samples),
-            Text(f"{peer.rounds_finished}{degraded}", style="yellow" if degraded else ""),
+            Text(str(peer.rounds_finished), style="yellow" if peer.rounds_degraded else ""),
             *(_percent(getattr(peer, key)) for key in _ACCURACIES),
             peer.helped_most_by or _NO_VALUE,
         )
     return shown
+
+
+def remarks(result: Result) -> list[str]:
+    """Say what the table leaves out: who missed whom."""
+    degraded = [
+        f"{peer.id} {peer.rounds_degraded}" for peer in result.peers if peer.rounds_degraded
+    ]
+    return [f"rounds in which a neighbour was missing: {', '.join(degraded)}"] if degraded else []
 
 
 def _percent(value: float | None) -> str:
@@ -112,9 +121,8 @@ def findings(whole: Affinity) -> list[str]:
         overlap = _overlap(whole)
         lines.append(_line("a peer of the own camp", "one of another camp", contrast) + overlap)
     if contrast := domain_contrast(whole):
-        lines.append(
-            _line("in the own camp, a peer of the own domain", "one of another domain", contrast)
-        )
+        where = "in the own camp, " if len(set(whole.camps)) > 1 else ""
+        lines.append(_line(f"{where}a peer of the own domain", "one of another domain", contrast))
     return lines
 
 

@@ -26,14 +26,6 @@ def signals() -> Iterator[Signals]:
         yield opened
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    me = psutil.Process()
-    before = (me.num_fds(), len(me.children(recursive=True)), me.num_threads())
-    yield
-    assert (me.num_fds(), len(me.children(recursive=True)), me.num_threads()) == before
-
-
 def processes(signals: Signals, *, grace_s: float = PATIENCE_S) -> Processes:
     return Processes(MonotonicClock(), signals, grace_s=grace_s)
 

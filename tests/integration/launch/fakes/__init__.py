@@ -1,0 +1,1 @@
+"""Packages that stand in for the real ones in other processes; never imported by a test."""
