@@ -44,6 +44,7 @@ class Chosen:
     """What fills a slot."""
 
     name: str
+    entry: Entry
     options: Options
 
 
@@ -59,22 +60,14 @@ class Recipe:
 
     @property
     def needs(self) -> frozenset[Need]:
-        return frozenset().union(
-            MIXERS[self.mixer.name].needs,
-            SOLVERS[self.solver.name].needs,
-            AGGREGATORS[self.aggregator.name].needs,
-        )
+        return self.mixer.entry.needs | self.solver.entry.needs | self.aggregator.entry.needs
 
     def flat(self) -> dict[str, Value]:
         """Every option with its value, by flat key; `read` is the inverse."""
+        slots = {"mixer": self.mixer, "solver": self.solver, "aggregator": self.aggregator}
         flat: dict[str, Value] = {}
-        for slot, chosen in (
-            ("mixer", self.mixer),
-            ("solver", self.solver),
-            ("aggregator", self.aggregator),
-        ):
-            flat[slot] = chosen.name
-            flat |= _prefixed(slot, values(chosen.options))
+        for slot, chosen in slots.items():
+            flat |= {slot: chosen.name} | _prefixed(slot, values(chosen.options))
         return flat | _prefixed("mix", values(self.mix)) | _prefixed("train", values(self.train))
 
 
@@ -120,10 +113,10 @@ def read(flat: Mapping[str, Value]) -> Recipe:
             raise ConfigError(f"there is no option {key!r} here", hint=_explain(key, declared))
     given = {key: declared[key].read(key, raw) for key, raw in flat.items() if key in declared}
     sections = {section: _section(section, given) for section in (*SLOTS, *COMMON)}
-    chosen = {
-        slot: Chosen(name, build(SLOTS[slot][name].options, sections[slot]))
-        for slot, name in names.items()
-    }
+    chosen = {}
+    for slot, name in names.items():
+        entry = SLOTS[slot][name]
+        chosen[slot] = Chosen(name, entry, build(entry.options, sections[slot]))
     return Recipe(
         **chosen,
         mix=build(MixOptions, sections["mix"]),

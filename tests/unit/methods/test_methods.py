@@ -1,0 +1,71 @@
+"""A method as a whole: its parts fit, and two peers learn with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from peer.evaluate import evaluate
+from peer.methods import Method, make_method
+from peer.options.methods import Need
+from peer.options.recipe import PRESETS, defaults, expand
+from peer.seeding import seeded
+from peer.task import LocalTask
+from protocol.ids import PeerId
+from protocol.round import Start, Trained
+from tests.unit.methods.making import contribution, silent, small_model, small_task
+
+PEERS = (PeerId("a"), PeerId("b"))
+
+
+def a_round(
+    method: Method, tasks: dict[PeerId, LocalTask], starts: dict[PeerId, Start], round_no: int
+) -> tuple[dict[PeerId, Trained], dict[PeerId, Start]]:
+    """Train all peers, exchange what they share, and mix."""
+    results = {}
+    for peer in PEERS:
+        with seeded(0, peer, "train", round_no) as seed:
+            results[peer], _ = method.train({}, starts[peer], tasks[peer], seed, silent)
+    mixes = {}
+    for peer, other in (PEERS, PEERS[::-1]):
+        own = contribution(peer, results[peer].params, buffers=results[peer].buffers)
+        shared = method.mixer.share(results[other])
+        others = (
+            [] if shared is None else [contribution(other, shared.params, buffers=shared.buffers)]
+        )
+        with seeded(0, peer, "mix", round_no) as seed:
+            probe = method.probe(tasks[peer], results[peer].buffers, seed)
+            mixed, _ = method.mixer.mix({}, own, others, probe)
+        mixes[peer] = mixed.start
+    return results, mixes
+
+
+@pytest.mark.parametrize("norm", ["none", "batch"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_two_peers_learn(preset: str, norm: str) -> None:
+    method = make_method(expand(preset, {"train.batch_size": 4, "solver.lr": 0.1}))
+    model = method.solver.adapt(small_model(norm))
+    tasks = {
+        peer: method.task(model, small_task(model, size=24, seed=seed).examples)
+        for seed, peer in enumerate(PEERS)
+    }
+    starts = dict.fromkeys(PEERS, model.start)
+    results: dict[PeerId, Trained] = {}
+    for round_no in range(1, 9):
+        results, starts = a_round(method, tasks, starts, round_no)
+    for peer in PEERS:
+        score = evaluate(model, results[peer].params, results[peer].buffers, tasks[peer].examples)
+        assert score is not None
+        assert score.accuracy > 0.6  # chance is a third
+
+
+def test_the_loss_of_the_start_is_measured_only_for_a_method_that_needs_it() -> None:
+    method = make_method(defaults("local"))
+    task = small_task(small_model())
+    start = task.model.start
+    plain, _ = method.train({}, start, task, 0, silent)
+    solver = method.recipe.solver
+    asking = replace(solver, entry=replace(solver.entry, needs=frozenset({Need.START_LOSS})))
+    needy = replace(method, recipe=replace(method.recipe, solver=asking))
+    asked, _ = needy.train({}, start, task, 0, silent)
+    assert plain.start_loss == 0.0
+    assert asked.start_loss == task.full_loss(start.params, start.buffers)
