@@ -137,7 +137,7 @@ class Machine:
         for name in sorted(left - self._left):
             if name in self.neighbours and not self.neighbours[name].gone:
                 self.neighbours[name].gone = True
-                effects.append(Happened("left", name, "says the coordinator"))
+                effects.append(Happened("left", name, "the coordinator says so"))
         self._left = left
         if self.phase is Phase.LOBBY and view.founding:
             self._late = self._me not in view.founding

@@ -79,7 +79,7 @@ class LinkDown:
     """It goes on trying. Told once for each time that it was up, or that it never came up."""
 
     reason: str
-    said_bye: bool = False  # they left on purpose
+    said_bye: bool = False  # they left on purpose, and the reason is theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Link:
             case DoneAck(run):
                 return self._acknowledged(run)
             case Bye(reason):
-                return self._rest(f"they left: {reason}", now_s, said_bye=True)
+                return self._rest(reason, now_s, said_bye=True)
             case Hello() | Ask() | Get() | Credit() | Cancel() | Data() | Err() | Done():
                 raise RemoteProtocolError(
                     f"{type(message).__name__} from {self._neighbour}, which answers here"

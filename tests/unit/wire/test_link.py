@@ -173,7 +173,7 @@ def test_a_refusal_is_told_once_for_each_reason_and_tried_again() -> None:
 def test_a_goodbye_is_told_as_one() -> None:
     link = up()
     link.ask(1, 0.0)
-    bye = LinkDown("they left: finished", said_bye=True)
+    bye = LinkDown("finished", said_bye=True)
     assert link.receive(Bye("finished"), 1.0) == (bye, WakeAt(21.0))
     assert link.wake(21.0) == (Send(HELLO), WakeAt(31.0))
     assert link.disconnected(22.0) == ()
