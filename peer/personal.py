@@ -22,7 +22,8 @@ from peer.methods import make_method
 from peer.models.registry import build_model
 from peer.models.split import SplitModel
 from peer.options.fields import Value
-from peer.settings import Settings
+from peer.options.recipe import expand
+from peer.settings import DEFAULT_PRESET
 from protocol.errors import DataError, ModelError, OperatorError
 from protocol.params import Params
 
@@ -135,11 +136,12 @@ def _rebuilt(card: Mapping[str, Any], trusted: str | None) -> SplitModel:
     options: dict[str, Value] = {
         key: value
         for key, value in card["options"].items()
-        if isinstance(key, str) and isinstance(value, str | int | float | bool)
+        if isinstance(value, str | int | float | bool)
     }
-    solver = make_method(Settings.read(options).recipe.flat()).solver
+    of_solver = {key: v for key, v in options.items() if key.split(".")[0] == "solver"}
+    method = make_method(expand(str(options.get("method", DEFAULT_PRESET)), of_solver))
     sides, num_classes = tuple(card["input_shape"]), len(card["classes"])
-    return solver.adapt(build_model(name, sides, num_classes, card["norm"], seed=0))
+    return method.solver.adapt(build_model(name, sides, num_classes, card["norm"], seed=0))
 
 
 def _placed(model: SplitModel, tensors: Mapping[str, Tensor]) -> tuple[Params, Params]:
