@@ -50,8 +50,7 @@ def describe(
 
 
 def _check_parameters(name: str, module: nn.Module) -> None:
-    every = list(module.named_parameters(remove_duplicate=False))
-    for tensor_name, tensor in [*every, *module.named_buffers()]:
+    for tensor_name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if is_lazy(tensor):
             raise ModelError(
                 f"{name}: {tensor_name} has no shape before the first batch",
@@ -59,16 +58,24 @@ def _check_parameters(name: str, module: nn.Module) -> None:
             )
         if tensor.is_complex():
             raise ModelError(f"{name}: {tensor_name} is complex, only real numbers are exchanged")
-    if not any(p.requires_grad for _, p in every):
+    if not any(p.requires_grad for p in module.parameters()):
         raise ModelError(f"{name}: no parameter is trainable")
-    owners: dict[int, str] = {}
-    for tensor_name, tensor in every:
-        twin = owners.setdefault(id(tensor), tensor_name)
-        if twin != tensor_name:
-            raise ModelError(
-                f"{name}: {twin} and {tensor_name} are one tensor (tied), which cannot be mixed",
-                hint="give each its own",
-            )
+    _check_ties(name, module)
+
+
+def _check_ties(name: str, module: nn.Module) -> None:
+    """Refuse a parameter with two owners; a declared head is another name of one layer."""
+    owners: dict[int, tuple[nn.Module, str]] = {}
+    for path, layer in module.named_modules(remove_duplicate=False):
+        for leaf, tensor in layer.named_parameters(recurse=False):
+            here = f"{path}.{leaf}" if path else leaf
+            first, twin = owners.setdefault(id(tensor), (layer, here))
+            declared = first is layer is getattr(module, "head", None)
+            if twin != here and not declared:
+                raise ModelError(
+                    f"{name}: {twin} and {here} are one tensor (tied), which cannot be mixed",
+                    hint="give each its own",
+                )
 
 
 def _rows(module: nn.Module, params: Params) -> Iterator[tuple[str, int]]:
