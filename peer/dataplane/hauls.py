@@ -15,7 +15,7 @@ from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Poller, Transport
 from protocol.wire.codec import PEER
 from protocol.wire.digest import digest
-from protocol.wire.link import Send
+from protocol.wire.link_effects import Send
 from protocol.wire.messages import Bye, Data, Err, PeerMessage, SnapshotManifest
 from protocol.wire.pulling import Complete, Effect, Failed, Pull, Verify
 

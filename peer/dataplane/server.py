@@ -1,48 +1,25 @@
 """The thread that answers other peers: questions and pieces, at once, whatever the node does.
 
-It owns the listener. Decisions are those of `Shelf` and `Serving`; this is their shell.
+It owns the listener. Decisions are those of `Shelf` and `Serving`; their shell is this and desk.py.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
-from pathlib import Path
 from threading import Thread
 from types import TracebackType
 from typing import Self
 
-from peer.dataplane.bodies import ServedBody
-from peer.dataplane.events import Crashed, Event, Misbehaved, PeerDone, Served
+from peer.dataplane.desk import Desk, Names
+from peer.dataplane.events import Crashed, Event
 from peer.dataplane.inbox import Inbox
 from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock
-from protocol.errors import RemoteProtocolError
 from protocol.ids import PeerId
-from protocol.transport.base import Arrival, Listener, Sent, Transport
-from protocol.wire import shelf as shelves
-from protocol.wire.codec import PEER, decode_document
-from protocol.wire.layout import Layout
-from protocol.wire.link import WakeAt
-from protocol.wire.messages import (
-    Cancel,
-    Credit,
-    Data,
-    Get,
-    PeerMessage,
-    SnapshotManifest,
-)
-from protocol.wire.serving import Serving
+from protocol.transport.base import Listener, Transport
 from protocol.wire.shelf import Shelf, Status
 
 __all__ = ["Server"]
-
-SNAPSHOTS_KEPT = 2
-ARRIVALS_PER_TURN = 64  # so that a flood of requests does not stop the pieces
-PIECES_PER_TURN = 4  # nor pieces the requests
-MUTE_S = 10.0  # a peer that broke the protocol is not heard
-TELL_SERVED_EVERY_S = 1.0
-
-_Names = Mapping[bytes, PeerId]
 
 
 class Server:
@@ -71,8 +48,8 @@ class Server:
         self._name = name
         self._events = events
         self._clock = clock or MonotonicClock()
-        self._names: _Names = {}  # replaced, never changed: three threads read it
-        self._orders: Inbox[Callable[[_Desk], None]] = Inbox(transport.wake())
+        self._names: Names = {}  # replaced, never changed: three threads read it
+        self._orders: Inbox[Callable[[Desk], None]] = Inbox(transport.wake())
         self._bound: Future[str] = Future()
         self._is_stopping = False
         self._thread = Thread(target=self._run, name="server", daemon=False)
@@ -110,7 +87,7 @@ class Server:
         """Answer the members of this run from now on; those who came before waited unheard."""
         self._orders.put(lambda desk: desk.open(Shelf(run=run, name=self._name, schema=schema)))
 
-    def members(self, names: _Names) -> None:
+    def members(self, names: Names) -> None:
         """Who may connect: every admitted key that is not revoked, and its name."""
         before, self._names = self._names, dict(names)
         if lost := {key: name for key, name in before.items() if self._names.get(key) != name}:
@@ -139,13 +116,13 @@ class Server:
             return
         try:
             with closing(listener):
-                desk = _Desk(listener, names=lambda: self._names, events=self._events)
+                desk = Desk(listener, names=lambda: self._names, events=self._events)
                 self._bound.set_result(listener.address)
                 self._serve(listener, desk)
         except BaseException as error:  # noqa: BLE001 - told to the node, which ends
             self._events.put(Crashed("server", error))
 
-    def _serve(self, listener: Listener, desk: "_Desk") -> None:
+    def _serve(self, listener: Listener, desk: "Desk") -> None:
         poller = self._transport.poller()
         poller.add(self._orders.wake)
         while not self._is_stopping:
@@ -159,154 +136,3 @@ class Server:
                 order(desk)
             desk.turn(self._clock.now_s())
         desk.tell_served()
-
-
-class _Desk:
-    """What the thread owns."""
-
-    def __init__(
-        self, listener: Listener, *, names: Callable[[], _Names], events: Inbox[Event]
-    ) -> None:
-        self._listener = listener
-        self._names = names
-        self._events = events
-        self._shelf: Shelf | None = None
-        self._serving = Serving()
-        self._bodies: dict[bytes, ServedBody] = {}  # by digest, oldest first
-        self._muted: dict[bytes, float] = {}  # until when, by key
-        self._served: dict[PeerId, int] = {}
-        self._tell_served_at_s = 0.0
-        self._shelf_due_s: float | None = None
-        self._is_busy = False  # more may have arrived than one turn took
-
-    @property
-    def is_open(self) -> bool:
-        return self._shelf is not None
-
-    @property
-    def due_s(self) -> float | None:
-        """When `turn` has something to do though nothing arrives."""
-        if self._is_busy:
-            return 0.0
-        told_s = self._tell_served_at_s if self._served else None
-        times = (self._shelf_due_s, self._serving.due_s, told_s)
-        return min((at_s for at_s in times if at_s is not None), default=None)
-
-    def open(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-
-    def status(self, status: Status) -> None:
-        if self._shelf is not None:
-            self._shelf.status(status)
-
-    def publish(self, snapshot: SnapshotRef, round_no: int) -> None:
-        if self._shelf is None:
-            return  # said goodbye already
-        layout = Layout.of(decode_document(SnapshotManifest, snapshot.manifest).tensors)
-        body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=layout.body_bytes)
-        self._bodies[snapshot.digest] = body
-        self._serving.publish(snapshot.digest, body.num_bytes)
-        for old in tuple(self._bodies)[:-SNAPSHOTS_KEPT]:
-            self._serving.withdraw(old)
-        self._deliver(self._shelf.publish(round_no, snapshot.manifest))
-
-    def forget(self, lost: _Names) -> None:
-        for key, name in lost.items():
-            self._serving.forget(key)
-            if self._shelf is not None:
-                self._shelf.forget(name)
-
-    def leave(self, reason: str) -> None:
-        if self._shelf is not None:
-            self._deliver(self._shelf.leave(reason))
-        self._shelf = self._shelf_due_s = None
-        self._serving = Serving()
-        self._bodies.clear()
-        self._is_busy = False
-
-    def turn(self, now_s: float) -> None:
-        if self._shelf is None:
-            return
-        self._is_busy = False
-        for number in range(ARRIVALS_PER_TURN):
-            arrival = self._listener.receive()
-            if arrival is None:
-                break
-            self._take(arrival, now_s)
-            self._is_busy = number == ARRIVALS_PER_TURN - 1
-        self._send_pieces(now_s)
-        self._serving.wake(now_s)
-        if self._shelf_due_s is not None and now_s >= self._shelf_due_s:
-            self._shelf_due_s = None
-            self._deliver(self._shelf.wake(now_s))
-        if self._served and now_s >= self._tell_served_at_s:
-            self.tell_served()
-
-    def tell_served(self) -> None:
-        for peer, num_bytes in self._served.items():
-            self._events.put(Served(peer, num_bytes))
-        self._served.clear()
-
-    def _take(self, arrival: Arrival, now_s: float) -> None:
-        peer = self._names().get(arrival.key)
-        if peer is None or self._shelf is None or now_s < self._muted.get(arrival.key, now_s):
-            return
-        try:
-            if arrival.payload is not None:
-                raise RemoteProtocolError("a request with a payload")
-            message = PEER.decode(arrival.header)
-            if isinstance(message, Get | Credit | Cancel):
-                answer = self._serving.receive(arrival.route, arrival.key, message, now_s)
-                if answer is not None:
-                    self._send(arrival.route, answer)
-            else:
-                self._deliver(self._shelf.receive(arrival.route, peer, message, now_s))
-        except RemoteProtocolError as error:
-            self._muted[arrival.key] = now_s + MUTE_S
-            self.forget({arrival.key: peer})
-            self._events.put(Misbehaved(peer, str(error)))
-
-    def _send_pieces(self, now_s: float) -> None:
-        for _ in range(PIECES_PER_TURN):
-            piece = self._serving.next_piece(now_s)
-            if piece is None:
-                break
-            payload = self._bodies[piece.digest].piece(piece.offset, piece.num_bytes)
-            header = PEER.encode(Data(piece.xid, piece.offset))
-            match self._listener.send(piece.route, header, payload):
-                case Sent.YES:
-                    self._count(piece.key, piece.num_bytes, now_s)
-                    self._serving.sent(piece, now_s)
-                case Sent.FULL:
-                    self._serving.full(piece, now_s)
-                case Sent.GONE:
-                    self._gone(piece.route)
-        for old in [digest for digest in self._bodies if not self._serving.uses(digest)]:
-            del self._bodies[old]
-
-    def _count(self, key: bytes, num_bytes: int, now_s: float) -> None:
-        peer = self._names().get(key)
-        if peer is None:
-            return
-        if not self._served:
-            self._tell_served_at_s = now_s + TELL_SERVED_EVERY_S
-        self._served[peer] = self._served.get(peer, 0) + num_bytes
-
-    def _deliver(self, effects: tuple[shelves.Effect, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case shelves.Reply(route, message):
-                    self._send(route, message)
-                case shelves.PeerDone(peer):
-                    self._events.put(PeerDone(peer))
-                case WakeAt(at_s):
-                    self._shelf_due_s = at_s
-
-    def _send(self, route: bytes, message: PeerMessage) -> None:
-        if self._listener.send(route, PEER.encode(message)) is Sent.GONE:
-            self._gone(route)
-
-    def _gone(self, route: bytes) -> None:
-        self._serving.gone(route)
-        if self._shelf is not None:
-            self._shelf.gone(route)

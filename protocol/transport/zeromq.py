@@ -1,24 +1,22 @@
-"""Frames over ZeroMQ with CURVE on every socket. This file and zap.py alone import zmq.
+"""Frames over ZeroMQ with CURVE on every socket. This file, dealer.py and zap.py alone import zmq.
 
 One ROUTER for each listener, one DEALER for each caller, and a poller that also keeps the callers
-alive: libzmq reconnects after a lost connection by itself, but after a refused key a DEALER is dead
-until it is disconnected and connected anew. docs/wire.md has the measurements behind the options.
+alive. docs/wire.md has the measurements behind the options.
 """
 
 import math
 import resource
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from errno import EADDRINUSE
 from itertools import count
 from typing import Final, TypeAlias
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from protocol.clock import MonotonicClock
 from protocol.errors import AddressError, TransportClosedError
-from protocol.transport.base import Admits, Arrival, CallerEvent, Pollable, Sent
+from protocol.transport.base import Admits, Arrival, Pollable, Sent
+from protocol.transport.dealer import Dealer
 from protocol.transport.wake import SocketWake
 from protocol.transport.zap import Zap
 from protocol.wire.messages import MAX_PIECE_BYTES, MAX_REQUEST_BYTES
@@ -31,8 +29,6 @@ IO_THREADS = 2  # CURVE runs there: one core's worth of encryption for sending, 
 MAX_SOCKETS = 16384  # three for each caller
 CURVE_BYTES = 64  # what CURVE and ZMTP add to a frame is 33; rounded up
 JUNK_PER_CALL = 64  # malformed messages skipped before others get their turn
-REDIAL_S, MAX_REDIAL_S = 0.2, 5.0  # after a refusal: doubled each time
-STUCK_S = 15.0  # without a connection, though libzmq tries every 5 s at least: dial anew
 
 _COMMON: Final[Mapping[int, int]] = {
     # Heartbeats notice a dead link while nothing is sent; MAXRT notices one while a frame is half
@@ -62,8 +58,6 @@ _CALLER: Final[Mapping[int, int]] = {
     zmq.RECONNECT_IVL_MAX: 5000,
     zmq.HANDSHAKE_IVL: 5000,
 }
-_REFUSALS = zmq.Event.HANDSHAKE_FAILED_AUTH | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-_WATCHED = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSALS
 
 
 def raise_descriptor_limit() -> int:
@@ -94,7 +88,7 @@ class ZeroMq:
         self._context.set(zmq.MAX_SOCKETS, min(MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT)))
         self._zap: Zap | None = None
         self._domains = count(1)
-        self._made: set[_Listener | _Caller | SocketWake] = set()
+        self._made: set[_Listener | Dealer | SocketWake] = set()
 
     def listen(self, bind: str, *, admits: Admits) -> "_Listener":
         if self._zap is None:
@@ -114,12 +108,12 @@ class ZeroMq:
         self._made.add(listener)
         return listener
 
-    def call(self, address: str, *, server_key: bytes) -> "_Caller":
+    def call(self, address: str, *, server_key: bytes) -> "Dealer":
         socket = self._context.socket(zmq.DEALER)
         theirs: Mapping[int, bytes] = {zmq.CURVE_SERVERKEY: server_key}
         _configure(socket, address, (_COMMON, _CALLER, self._keys, theirs))
         try:
-            caller = _Caller(socket, address, closed=self._made.discard)
+            caller = Dealer(socket, address, closed=self._made.discard)
         except zmq.ZMQError as error:
             socket.close(0)
             raise AddressError(
@@ -184,112 +178,26 @@ class _Listener:
         self._closed(self)
 
 
-class _Caller:
-    """A DEALER and its monitor."""
-
-    def __init__(
-        self, socket: _Socket, address: str, *, closed: Callable[["_Caller"], None]
-    ) -> None:
-        self.socket = socket
-        self._closed = closed
-        self._address = address
-        self._clock = MonotonicClock()
-        self._is_connected = False
-        self._redial_s = REDIAL_S
-        self.monitor = socket.get_monitor_socket(_WATCHED)
-        self.monitor.setsockopt(zmq.LINGER, 0)
-        self.redial_at_s = self._clock.now_s() + STUCK_S  # infinite while connected
-        try:
-            socket.connect(address)
-        except zmq.ZMQError:
-            self.close()
-            raise
-
-    def send(self, header: bytes) -> bool:
-        try:
-            self.socket.send(header, zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        return True
-
-    def receive(
-        self, into: Callable[[bytes], memoryview | None] | None = None
-    ) -> bytes | tuple[bytes, int] | CallerEvent | None:
-        # Frames first: those of a connection that broke came before it broke, and a new one brings
-        # none before CONNECTED was told, because nobody has been asked for any.
-        try:
-            header = self.socket.recv(zmq.NOBLOCK)
-        except zmq.Again:
-            return self._event()
-        if not self.socket.getsockopt(zmq.RCVMORE):
-            return header
-        try:
-            place = into(header) if into is not None else None
-            if place is None:
-                return header, 0
-            size = self.socket.recv_into(place, flags=zmq.NOBLOCK)
-            is_exact = size == len(place) and not self.socket.getsockopt(zmq.RCVMORE)
-            return header, size if is_exact else -1
-        finally:
-            while self.socket.getsockopt(zmq.RCVMORE):
-                self.socket.recv(zmq.NOBLOCK, copy=False)
-
-    def tend(self, now_s: float) -> None:
-        """Dial anew if that is due."""
-        if now_s >= self.redial_at_s:
-            with suppress(zmq.ZMQError):  # it may have forgotten the address by itself
-                self.socket.disconnect(self._address)
-            self.socket.connect(self._address)
-            self.redial_at_s = now_s + STUCK_S
-
-    def close(self) -> None:
-        if not self.socket.closed:
-            self.socket.disable_monitor()
-            self.monitor.close(0)
-            self.socket.close()
-            self._closed(self)
-
-    def _event(self) -> CallerEvent | None:
-        while True:
-            try:
-                event = recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"]
-            except zmq.Again:
-                return None
-            now_s = self._clock.now_s()
-            was_connected = self._is_connected
-            self._is_connected = event == zmq.Event.HANDSHAKE_SUCCEEDED
-            if self._is_connected:
-                self._redial_s, self.redial_at_s = REDIAL_S, math.inf
-                return CallerEvent.CONNECTED
-            if event & _REFUSALS:
-                self.redial_at_s = now_s + self._redial_s
-                self._redial_s = min(2 * self._redial_s, MAX_REDIAL_S)
-                return CallerEvent.REFUSED
-            self.redial_at_s = min(self.redial_at_s, now_s + STUCK_S)
-            if was_connected:
-                return CallerEvent.DISCONNECTED
-
-
 class _Poller:
     def __init__(self, context: "zmq.Context[_Socket]") -> None:
         self._context = context
         self._poller = zmq.Poller()
         self._items: dict[object, Pollable] = {}  # by what zmq calls it
-        self._callers: set[_Caller] = set()
+        self._callers: set[Dealer] = set()
         self._clock = MonotonicClock()
 
     def add(self, item: Pollable) -> None:
         for part in _parts(item):
             self._items[part] = item
             self._poller.register(part, zmq.POLLIN)
-        if isinstance(item, _Caller):
+        if isinstance(item, Dealer):
             self._callers.add(item)
 
     def discard(self, item: Pollable) -> None:
         for part in [part for part, known in self._items.items() if known is item]:
             del self._items[part]
             self._poller.unregister(part)
-        if isinstance(item, _Caller):
+        if isinstance(item, Dealer):
             self._callers.discard(item)
 
     def poll(self, timeout_s: float | None) -> Sequence[Pollable]:
@@ -315,7 +223,7 @@ def _parts(item: Pollable) -> tuple["_Socket | int", ...]:
         return (item,)
     if isinstance(item, _Listener):
         return (item.socket,)
-    if isinstance(item, _Caller):
+    if isinstance(item, Dealer):
         return item.socket, item.monitor
     if isinstance(item, SocketWake):
         return (item.fileno(),)

@@ -15,15 +15,25 @@ WakeAt, which replaces the earlier ones; while disconnected the transport owes t
 without a question it is our own turn. A wake before its time is harmless.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from protocol.errors import RemoteProtocolError
 from protocol.ids import PeerId
 from protocol.wire.codec import decode_document
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
+from protocol.wire.link_effects import (
+    Answered,
+    Effect,
+    Finished,
+    LinkDown,
+    LinkUp,
+    Refused,
+    Send,
+    Waiting,
+    WakeAt,
+)
 from protocol.wire.messages import (
     Ask,
     Bye,
@@ -57,62 +67,6 @@ __all__ = [
 ]
 
 DONE_EVERY_S = 2.0  # until DoneAck
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    message: PeerMessage
-
-
-@dataclass(frozen=True, slots=True)
-class WakeAt:
-    at_s: float  # monotonic
-
-
-@dataclass(frozen=True, slots=True)
-class LinkUp:
-    welcome: Welcome
-
-
-@dataclass(frozen=True, slots=True)
-class LinkDown:
-    """It goes on trying. Told once for each time that it was up, or that it never came up."""
-
-    reason: str
-    said_bye: bool = False  # they left on purpose, and the reason is theirs
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """They have it not yet, and say how far they are."""
-
-    not_yet: NotYet
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The question is closed. The manifest is theirs, of our run and schema."""
-
-    round_no: int  # asked or newer
-    manifest: SnapshotManifest
-    digest: bytes  # of the encoded manifest: the name of the snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """They will not talk to us, and say which line differs. Told once for each reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """They know that we need nothing more of them. Nothing follows."""
-
-
-Effect: TypeAlias = (
-    Send | WakeAt | LinkUp | LinkDown | Waiting | Answered | Refused | Finished
-)  # fmt: skip
 
 
 class _Stage(Enum):

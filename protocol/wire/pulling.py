@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from protocol.errors import RemoteProtocolError
 from protocol.wire.layout import Layout, Place
-from protocol.wire.link import Send
+from protocol.wire.link_effects import Send
 from protocol.wire.messages import (
     MAX_PIECE_BYTES,
     MIN_PIECE_BYTES,

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.ids import PeerId
-from protocol.wire.link import WakeAt
+from protocol.wire.link_effects import WakeAt
 from protocol.wire.messages import (
     WIRE_VERSION,
     Ask,

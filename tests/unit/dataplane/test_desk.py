@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from peer.dataplane.desk import ARRIVALS_PER_TURN, MUTE_S, Desk
 from peer.dataplane.events import Event, Misbehaved, PeerDone, Served
 from peer.dataplane.inbox import Inbox
-from peer.dataplane.server import ARRIVALS_PER_TURN, MUTE_S, _Desk
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent
 from protocol.wire.codec import PEER
@@ -48,7 +48,7 @@ class Rig:
         self.events: Inbox[Event] = Inbox(nodes.a.wake())
         self.names: dict[bytes, PeerId] = dict(NAMES)
         self.listener = nodes.a.listen("tcp://a:1", admits=lambda _: True)
-        self.desk = _Desk(self.listener, names=lambda: self.names, events=self.events)
+        self.desk = Desk(self.listener, names=lambda: self.names, events=self.events)
         self.desk.open(Shelf(run=RUN, name=A, schema=SCHEMA))
         self._nodes = nodes
         self.caller = self.call()
