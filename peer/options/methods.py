@@ -5,10 +5,10 @@ The algorithms stand beside their slots (peer/mixers and so on) under the same n
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Literal
 
-from peer.options.fields import Options, check, choice, flag, number, whole
+from peer.options.entry import Entry, Need, NoOptions
+from peer.options.fields import check, choice, flag, number, whole
 from protocol.errors import ConfigError
 
 __all__ = [
@@ -24,26 +24,6 @@ __all__ = [
     "NoOptions",
     "TrainOptions",
 ]
-
-
-class Need(Enum):
-    """What a method asks of those who run it, beyond its slot."""
-
-    START_LOSS = "the loss of the start point over all local training data"  # costs a pass
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One method of a slot, as the registry knows it."""
-
-    options: type[Options]
-    summary: str
-    needs: frozenset[Need] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class NoOptions:
-    """Nothing to choose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

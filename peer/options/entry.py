@@ -1,0 +1,33 @@
+"""What a registry knows of a method without running it: options, one line, and what it needs."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from peer.options.fields import Options
+
+__all__ = ["Entry", "Need", "NoOptions"]
+
+
+class Need(Enum):
+    """What a method asks of those who run it, beyond its slot."""
+
+    START_LOSS = "the loss of the start point over all local training data"  # costs a pass
+    COMMON_START = "one start point for all whose results it combines"
+    FULL_PARTICIPATION = "every peer in every round"  # without, it runs outside its definition
+    LR = "the step size of the peers' solver"
+    VARIATES = "control variates from the peers, which solver = scaffold sends"
+    DYNAMIC = "the local half of the method, which is solver = feddyn"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One method of a slot, as the registry knows it."""
+
+    options: type[Options]
+    summary: str
+    needs: frozenset[Need] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class NoOptions:
+    """Nothing to choose."""
