@@ -10,6 +10,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -29,6 +30,12 @@ from protocol.round import Contribution, Trained
 __all__ = ["CHECKS", "errors"]
 
 Vectors = Mapping[str, Tensor]
+
+# the solver's mode, and what the files call it
+MODES: tuple[tuple[Literal["joint", "sequential"], str], ...] = (
+    ("joint", "joint"),
+    ("sequential", "written"),
+)
 
 
 def fedc2i_error(v: Vectors) -> float:
@@ -76,7 +83,7 @@ def fedconst_error(v: Vectors) -> float:
     start = {name: v[f"{name}_weight"] for name in names}
     moved = {name: start[name] + v[f"{name}_displacement"] for name in names}
     worst = 0.0
-    for mode, suffix in (("joint", "joint"), ("sequential", "written")):
+    for mode, suffix in MODES:
         anchor = Anchor.at(start, dict.fromkeys(names, 0), mode)
         inside = anchor.confine(moved)
         for name in names:
