@@ -9,11 +9,9 @@ from signal import Signals as SignalNumber
 
 from rich.console import Console
 
-from peer.data.archive import replacing
-from peer.data.make import make_shards
 from peer.experiment import Experiment
 from peer.launch.board import COORDINATOR, Board, Failure
-from peer.launch.directory import RunDirectory, prepared
+from peer.launch.directory import RunDirectory
 from peer.launch.display import LaunchDisplay, launch_display
 from peer.launch.log import LaunchLog
 from peer.launch.plan import (
@@ -21,11 +19,11 @@ from peer.launch.plan import (
     coordinator_command,
     peer_command,
     peer_environ,
-    seats,
     thread_count,
 )
 from peer.launch.processes import Ended, Happening, Processes, Signals
 from peer.launch.report import report
+from peer.launch.stage import set_stage, tell_failures
 from protocol.clock import MonotonicClock
 
 __all__ = ["Consoles", "launch"]
@@ -54,16 +52,11 @@ def launch(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
-    directory = prepared(out, force=force)
-    folder = experiment.data.shards or directory.shards
-    if experiment.data.make is not None:
-        make_shards(experiment.data.make, folder, force=force)
-    taken = seats(experiment, folder)
-    with replacing(directory.experiment) as file:
-        file.write(experiment.text.encode())
+    stage = set_stage(experiment, out, force=force)
+    directory = stage.directory
     with Signals() as signals:
         try:
-            board = _play(experiment, directory, taken, consoles, signals)
+            board = _play(experiment, directory, stage.seats, consoles, signals)
         finally:
             directory.forget_keys()
     if signals.received:
@@ -72,12 +65,7 @@ def launch(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool
         return 128 + signals.received[0]
     if board.begun:
         report(experiment, directory, board, progress=consoles.progress, result=consoles.result)
-    for failure in board.failures:
-        text = f"Error: {failure.name} failed: {failure.words}"
-        consoles.progress.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
-    if not board.failures and not experiment.launch.keep_state:
-        directory.forget_state()
-    return board.exit_code
+    return tell_failures(experiment, directory, board, consoles.progress)
 
 
 def _play(

@@ -10,14 +10,13 @@ from rich.console import Console
 
 from peer.chronicle import Chronicle
 from peer.data import shard_facts
-from peer.data.archive import replacing
-from peer.data.make import make_shards
 from peer.display import Silence
 from peer.experiment import Experiment
 from peer.launch.board import Board, Failure
-from peer.launch.directory import RunDirectory, prepared
-from peer.launch.plan import Seat, seats
+from peer.launch.directory import RunDirectory
+from peer.launch.plan import Seat
 from peer.launch.report import report
+from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, InProcess
@@ -51,24 +50,14 @@ def simulate(experiment: Experiment, out: Path, consoles: Consoles, *, force: bo
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
-    directory = prepared(out, force=force)
-    folder = experiment.data.shards or directory.shards
-    if experiment.data.make is not None:
-        make_shards(experiment.data.make, folder, force=force)
-    taken = seats(experiment, folder)
+    stage = set_stage(experiment, out, force=force)
+    directory = stage.directory
     directory.forget_keys()
-    with replacing(directory.experiment) as file:
-        file.write(experiment.text.encode())
     engine = InProcess()
     with closing(engine):
-        board = _play(experiment, directory, taken, engine, consoles.progress)
+        board = _play(experiment, directory, stage.seats, engine, consoles.progress)
     report(experiment, directory, board, progress=consoles.progress, result=consoles.result)
-    for failure in board.failures:
-        text = f"Error: {failure.name} failed: {failure.words}"
-        consoles.progress.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
-    if not board.failures and not experiment.launch.keep_state:
-        directory.forget_state()
-    return board.exit_code
+    return tell_failures(experiment, directory, board, consoles.progress)
 
 
 def _play(

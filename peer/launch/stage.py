@@ -1,0 +1,49 @@
+"""What comes before and after the playing of an experiment, by real processes or on virtual time."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from peer.data.archive import replacing
+from peer.data.make import make_shards
+from peer.experiment import Experiment
+from peer.launch.board import Board
+from peer.launch.directory import RunDirectory, prepared
+from peer.launch.plan import Seat, seats
+
+__all__ = ["Stage", "set_stage", "tell_failures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    directory: RunDirectory
+    seats: tuple[Seat, ...]
+
+
+def set_stage(experiment: Experiment, out: Path, *, force: bool) -> Stage:
+    """Make the run directory and the data ready, and say who takes part.
+
+    Raises:
+        OperatorError: the run directory, the data or the peers are not fit to start.
+    """
+    directory = prepared(out, force=force)
+    folder = experiment.data.shards or directory.shards
+    if experiment.data.make is not None:
+        make_shards(experiment.data.make, folder, force=force)
+    taken = seats(experiment, folder)
+    with replacing(directory.experiment) as file:
+        file.write(experiment.text.encode())
+    return Stage(directory, taken)
+
+
+def tell_failures(
+    experiment: Experiment, directory: RunDirectory, board: Board, progress: Console
+) -> int:
+    """Give each failure a line, and tidy up after a run without one; the exit code."""
+    for failure in board.failures:
+        text = f"Error: {failure.name} failed: {failure.words}"
+        progress.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+    if not board.failures and not experiment.launch.keep_state:
+        directory.forget_state()
+    return board.exit_code
