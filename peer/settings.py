@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from peer.admit import AdmitOptions
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
+from peer.options.models import check_model
 from peer.options.recipe import PRESETS, SLOTS, Recipe, expand, option_rules, read
 from peer.pace import Pace
 from protocol.errors import ConfigError, RefusedError
@@ -94,6 +95,7 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     flat |= expand(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
     # What a manifest carries needs no file: other hosts do not have it.
     flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
+    check_model(str(flat["model"]), str(flat["model.norm"]))
     Settings.read(flat)
     return dict(sorted(flat.items()))
 

@@ -186,7 +186,7 @@ class Trainer:
             for part in command.inputs
         ]
         if learner.round_no == 0 and others:
-            mixed = _arrive(others)
+            mixed = _arrive(learner.trained, others)
         else:
             mixed = self._mix(learner, others, command.round_no)
         learner.start = _own(mixed.start)
@@ -306,12 +306,13 @@ class Trainer:
         return self._learner
 
 
-def _arrive(others: list[Contribution]) -> Mixed:
-    """Begin as a late joiner does: at the neighbours' mean, with nothing of one's own to add."""
+def _arrive(initial: Trained, others: list[Contribution]) -> Mixed:
+    """Begin as a late joiner does: at the neighbours' mean, and where they share nothing, anew."""
     weights = {c.sender: c.freshness / sum(o.freshness for o in others) for c in others}
     params = weighted_mean((c.trained.params, weights[c.sender]) for c in others)
     buffers = weighted_mean((c.trained.buffers, weights[c.sender]) for c in others)
-    return Mixed(Start(params, buffers), client_weight=weights)
+    start = Start({**initial.params, **params}, {**initial.buffers, **buffers})
+    return Mixed(start, client_weight=weights)
 
 
 def _own(start: Start) -> Start:

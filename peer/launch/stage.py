@@ -1,4 +1,4 @@
-"""What comes before and after the playing of an experiment, by real processes or on virtual time."""
+"""What comes before and after the playing of an experiment, real or on virtual time."""
 
 from dataclasses import dataclass
 from pathlib import Path
