@@ -35,7 +35,7 @@ from protocol.transport.zeromq import ZeroMq
 from protocol.wire.codec import PEER, encode_document
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
-from protocol.wire.messages import WIRE_VERSION, Hello, SnapshotManifest, TensorSpec
+from protocol.wire.messages import WIRE_VERSION, Hello, Part, SnapshotManifest, TensorSpec
 
 SERVER, CLIENT = PeerId("server"), PeerId("client")
 RUN = bytes(16)
@@ -161,7 +161,8 @@ def snapshot(folder: Path) -> tuple[SnapshotRef, SnapshotManifest]:
     (folder / "served").write_bytes(padded * NUM_TENSORS)
     tensor_digest = digest(content)
     manifest = SnapshotManifest(
-        run=RUN, sender=SERVER, round_no=1, base=b"", degree=1, num_examples=1, num_steps=1,
+        run=RUN, sender=SERVER, part=Part.RESULT, round_no=1,
+        base=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(),
         tensors=tuple(
             TensorSpec("params", f"t{i}", "uint8", (TENSOR_BYTES,), tensor_digest)

@@ -15,7 +15,7 @@ from protocol.round import Contribution, Trained
 from protocol.tensors import Sections, spec_body
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
-from protocol.wire.messages import SnapshotManifest, TensorSpec
+from protocol.wire.messages import Part, SnapshotManifest, TensorSpec
 
 __all__ = [
     "Origin",
@@ -35,6 +35,7 @@ class Origin:
 
     run: bytes
     sender: PeerId
+    part: Part = Part.RESULT
     round_no: int
     base: bytes  # digest of the start point
     degree: int
@@ -64,6 +65,7 @@ def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotR
     manifest = SnapshotManifest(
         run=origin.run,
         sender=origin.sender,
+        part=origin.part,
         round_no=origin.round_no,
         base=origin.base,
         degree=origin.degree,

@@ -18,7 +18,7 @@ from protocol.wire import shelf as shelves
 from protocol.wire.codec import PEER, decode_document
 from protocol.wire.layout import Layout
 from protocol.wire.link_effects import WakeAt
-from protocol.wire.messages import Cancel, Credit, Data, Get, PeerMessage, SnapshotManifest
+from protocol.wire.messages import Cancel, Credit, Data, Get, Part, PeerMessage, SnapshotManifest
 from protocol.wire.serving import Serving
 from protocol.wire.shelf import Shelf, Status
 
@@ -44,6 +44,7 @@ class Desk:
         self._events = events
         self._shelf: Shelf | None = None
         self._serving = Serving()
+        self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, ServedBody] = {}  # by digest, oldest first
         self._muted: dict[bytes, float] = {}  # until when, by key
         self._served: dict[PeerId, int] = {}
@@ -74,13 +75,17 @@ class Desk:
     def publish(self, snapshot: SnapshotRef, round_no: int) -> None:
         if self._shelf is None:
             return  # said goodbye already
-        layout = Layout.of(decode_document(SnapshotManifest, snapshot.manifest).tensors)
+        manifest = decode_document(SnapshotManifest, snapshot.manifest)
+        layout = Layout.of(manifest.tensors)
         body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=layout.body_bytes)
         self._bodies[snapshot.digest] = body
         self._serving.publish(snapshot.digest, body.num_bytes)
-        for old in tuple(self._bodies)[:-SNAPSHOTS_KEPT]:
+        kept = self._kept.setdefault(manifest.part, [])
+        kept.append(snapshot.digest)
+        for old in kept[:-SNAPSHOTS_KEPT]:
             self._serving.withdraw(old)
-        self._deliver(self._shelf.publish(round_no, snapshot.manifest))
+        del kept[:-SNAPSHOTS_KEPT]
+        self._deliver(self._shelf.publish(round_no, snapshot.manifest, manifest.part))
 
     def forget(self, lost: Names) -> None:
         for key, name in lost.items():
@@ -94,6 +99,7 @@ class Desk:
         self._shelf = self._shelf_due_s = None
         self._serving = Serving()
         self._bodies.clear()
+        self._kept.clear()
         self._is_busy = False
 
     def turn(self, now_s: float) -> None:

@@ -47,6 +47,7 @@ from protocol.wire.messages import (
     Hello,
     NotYet,
     Offer,
+    Part,
     PeerMessage,
     Refuse,
     SnapshotManifest,
@@ -99,6 +100,7 @@ class Link:
         self._refusal = ""
         self._is_told_down = True  # nobody believes that it is up
         self._asked: int | None = None  # round of the standing question
+        self._part = Part.RESULT  # of which snapshot of that round
         self._attempt = 0
         self._is_done = False
         self._heard_at_s = 0.0
@@ -132,9 +134,9 @@ class Link:
         self._refusal = ""
         return self._tell_down("connection lost")
 
-    def ask(self, round_no: int, now_s: float) -> tuple[Effect, ...]:
-        """Put the one question: their result of `round_no`. An earlier question is withdrawn."""
-        self._asked = round_no
+    def ask(self, round_no: int, now_s: float, part: Part = Part.RESULT) -> tuple[Effect, ...]:
+        """Put the one question: their `part` of `round_no`. An earlier question is withdrawn."""
+        self._asked, self._part = round_no, part
         return self._begin_waiting(now_s)
 
     def finish(self, now_s: float) -> tuple[Effect, ...]:
@@ -222,14 +224,20 @@ class Link:
     def _check(self, manifest: SnapshotManifest, offer: Offer) -> None:
         for line, seen, due in (
             ("sender", manifest.sender, self._neighbour),
+            ("part", manifest.part, self._part),
             ("run", manifest.run.hex(), self._hello.run.hex()),
             ("round", manifest.round_no, offer.round_no),
-            ("schema", schema_digest(manifest.tensors).hex(), self._hello.schema.hex()),
+            ("schema", *self._schemas(manifest)),
         ):
             if seen != due:
                 raise RemoteProtocolError(
                     f"manifest of {self._neighbour}: {line} {seen}, not {due}"
                 )
+
+    def _schemas(self, manifest: SnapshotManifest) -> tuple[str, str]:
+        """What was seen, and what the run has; only results have the run's."""
+        seen = schema_digest(manifest.tensors).hex()
+        return seen, self._hello.schema.hex() if manifest.part is Part.RESULT else seen
 
     def _acknowledged(self, run: bytes) -> tuple[Effect, ...]:
         if run != self._hello.run or not self._is_done:
@@ -252,7 +260,8 @@ class Link:
         self._put_at_s = now_s
         if self._asked is not None:
             self._attempt += 1
-            return Send(Ask(self._hello.run, self._asked, self._attempt)), *self._wake_at()
+            ask = Ask(self._hello.run, self._part, self._asked, self._attempt)
+            return Send(ask), *self._wake_at()
         if self._is_done:
             return Send(Done(self._hello.run)), *self._wake_at()
         return ()

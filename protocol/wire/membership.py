@@ -269,7 +269,7 @@ class Membership:
 
     def _given_up(self) -> str:
         waited_s = self._patience.give_up_s
-        return f"no coordinator at {self._where}: tried for {waited_s:.0f} s; {self._trouble}"
+        return f"no coordinator at {self._where}: tried for {waited_s:g} s; {self._trouble}"
 
     # -- what the coordinator says -------------------------------------------------------------
 

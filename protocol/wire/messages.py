@@ -7,6 +7,7 @@ or signed. No message between a node and the coordinator can hold a tensor: none
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, TypeAlias
 
 from protocol.wire.fields import (
@@ -55,6 +56,7 @@ __all__ = [
     "NotYet",
     "Offer",
     "Option",
+    "Part",
     "PeerMessage",
     "Ready",
     "Refuse",
@@ -78,6 +80,15 @@ MAX_OPTIONS = (
     96  # of a run: 96 x (64 + 500) characters would not fit a request; the codec checks both
 )
 
+
+class Part(StrEnum):
+    """Which of a peer's snapshots of one round."""
+
+    RESULT = "result"  # what it shares with its neighbours
+    UPDATE = "update"  # start minus trained, for a relay whose start is not the peer's
+    STATE = "state"  # the common start and the aggregator's memory, for one who lost them
+
+
 # -- documents ------------------------------------------------------------------------------
 
 
@@ -98,6 +109,7 @@ class SnapshotManifest:
 
     run: RunKey
     sender: Name
+    part: Part
     round_no: RoundNo
     base: Annotated[bytes, Size(0, 32)]  # digest of the start point; empty for round 0
     degree: Annotated[int, Range(0, MAX_MEMBERS)]
@@ -175,9 +187,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Have you the result of `round_no`? Stands until answered by Offer; NotYet keeps it open."""
+    """Have you this of `round_no`? Stands until answered by Offer; NotYet keeps it open."""
 
     run: RunKey
+    part: Part
     round_no: RoundNo
     attempt: Attempt
 

@@ -26,6 +26,7 @@ from protocol.wire.messages import (
     Hello,
     NotYet,
     Offer,
+    Part,
     PeerMessage,
     Refuse,
     Welcome,
@@ -79,33 +80,39 @@ class Shelf:
         self._name = name
         self._schema = schema
         self._status = Status(at_round=0, phase="lobby")
-        self._manifests: dict[int, bytes] = {}  # by round, oldest first
+        self._manifests: dict[Part, dict[int, bytes]] = {}  # by round, oldest first
         self._routes: dict[bytes, PeerId] = {}  # last heard of last
         self._questions: dict[bytes, Ask] = {}  # by route
         self._remind_at_s = 0.0
 
     @property
     def newest(self) -> int:
-        """The newest round that it offers; 0 while it has none."""
-        return max(self._manifests, default=0)
+        """The newest round whose result it offers; 0 while it has none."""
+        return self._newest(Part.RESULT)
+
+    def _newest(self, part: Part) -> int:
+        return max(self._manifests.get(part, ()), default=0)
 
     def status(self, status: Status) -> None:
         """From now on, tell this to those who wait."""
         self._status = status
 
-    def publish(self, round_no: int, manifest: bytes) -> tuple[Effect, ...]:
-        """Offer a snapshot, first to those who wait for it; the one before the last is forgotten.
+    def publish(
+        self, round_no: int, manifest: bytes, part: Part = Part.RESULT
+    ) -> tuple[Effect, ...]:
+        """Offer a snapshot, first to those who wait for it; of each part the last two are kept.
 
         Raises:
             LocalProtocolError: it is older than the newest, or differs from it.
         """
-        if self._manifests.get(round_no, manifest) != manifest or round_no < self.newest:
+        kept, newest = self._manifests.setdefault(part, {}), self._newest(part)
+        if kept.get(round_no, manifest) != manifest or round_no < newest:
             raise LocalProtocolError(
-                f"round {round_no} cannot be published after round {self.newest}, or twice"
+                f"round {round_no} cannot be published after round {newest}, or twice"
             )
-        self._manifests[round_no] = manifest
-        for old in sorted(self._manifests)[:-SNAPSHOTS_KEPT]:
-            del self._manifests[old]
+        kept[round_no] = manifest
+        for old in sorted(kept)[:-SNAPSHOTS_KEPT]:
+            del kept[old]
         answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
         for route, _ in answered:
             del self._questions[route]
@@ -190,11 +197,12 @@ class Shelf:
         return WakeAt(self._remind_at_s)
 
     def _has(self, ask: Ask) -> bool:
-        return bool(self._manifests) and self.newest >= ask.round_no
+        return ask.part in self._manifests and self._newest(ask.part) >= ask.round_no
 
     def _offer(self, ask: Ask) -> Offer:
-        round_no = ask.round_no if ask.round_no in self._manifests else self.newest
-        return Offer(self._run, round_no, ask.attempt, self._manifests[round_no])
+        kept = self._manifests[ask.part]
+        round_no = ask.round_no if ask.round_no in kept else self._newest(ask.part)
+        return Offer(self._run, round_no, ask.attempt, kept[round_no])
 
     def _not_yet(self, ask: Ask) -> NotYet:
         now = self._status

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -38,6 +39,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.lists(values(item), min_size=limit.low, max_size=min(limit.high, MANY)).map(tuple)
     if isinstance(base, type) and is_dataclass(base):
         return instances(base)
+    if isinstance(base, type) and issubclass(base, StrEnum):
+        return st.sampled_from(base)
     return scalars(base, limit)
 
 

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 from protocol.wire.codec import PEER
 from protocol.wire.digest import digest
 from protocol.wire.link import Send
-from protocol.wire.messages import Cancel, Credit, Data, Err, Get, SnapshotManifest, TensorSpec
+from protocol.wire.messages import (
+    Cancel,
+    Credit,
+    Data,
+    Err,
+    Get,
+    Part,
+    SnapshotManifest,
+    TensorSpec,
+)
 from protocol.wire.pulling import Complete, Effect, Failed, Pull, Verify
 from protocol.wire.serving import Serving
 
@@ -61,7 +70,8 @@ class World:
             body += bytes(-len(body) % 64) + content
         self.body = body
         return SnapshotManifest(
-            run=bytes(16), sender="a", round_no=1, base=b"", degree=1, num_examples=1, num_steps=1,
+            run=bytes(16), sender="a", part=Part.RESULT, round_no=1,
+        base=b"", degree=1, num_examples=1, num_steps=1,
             nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=tuple(specs),
         )  # fmt: skip
 

@@ -31,6 +31,7 @@ from protocol.wire.messages import (
     NotYet,
     Offer,
     Option,
+    Part,
     Ready,
     Refuse,
     Renew,
@@ -58,7 +59,7 @@ EXAMPLES: dict[str, tuple[Codec[Any], tuple[Any, ...]]] = {
             Hello(1, RUN, "shard3", KEY),
             Welcome("shard4", 7),
             Refuse("wire version 2, shard4 speaks 1"),
-            Ask(RUN, 8, 3),
+            Ask(RUN, Part.RESULT, 8, 3),
             NotYet(RUN, 8, 3, 8, "train", 0.25, 12.5),
             Offer(RUN, 8, 3, b"manifest"),
             Get(1, KEY, 0, 44_426 * 4, 1 << 20, 4),
@@ -89,7 +90,19 @@ EXAMPLES: dict[str, tuple[Codec[Any], tuple[Any, ...]]] = {
         DOCUMENTS,
         (
             SnapshotManifest(
-                RUN, "shard3", 8, KEY, 5, 150, 40, 40.0, 0.05, 2.302585, (15, 15, 0), SPECS
+                RUN,
+                "shard3",
+                Part.RESULT,
+                8,
+                KEY,
+                5,
+                150,
+                40,
+                40.0,
+                0.05,
+                2.302585,
+                (15, 15, 0),
+                SPECS,
             ),
             View(
                 RUN,

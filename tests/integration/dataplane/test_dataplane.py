@@ -42,6 +42,7 @@ from protocol.wire.messages import (
     Hello,
     NotYet,
     Offer,
+    Part,
     PeerMessage,
     Refuse,
     SnapshotManifest,
@@ -161,7 +162,8 @@ def snapshot(path: Path, *, seed: int, round_no: int = 1) -> tuple[SnapshotRef, 
     body = (block * (num_bytes // len(block) + 1))[:num_bytes]
     path.write_bytes(bytes(128) + body)
     manifest = SnapshotManifest(
-        run=RUN, sender=A, round_no=round_no, base=b"", degree=1, num_examples=1, num_steps=1,
+        run=RUN, sender=A, part=Part.RESULT, round_no=round_no,
+        base=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=specs(body),
     )  # fmt: skip
     encoded = encode_document(manifest)
@@ -266,7 +268,7 @@ def test_a_question_is_answered_now_or_as_soon_as_there_is_an_answer(
     assert talk.hear() is CallerEvent.CONNECTED
     talk.say(Hello(WIRE_VERSION, RUN, B, schema()))
     assert talk.hear() == Welcome(A, 0)
-    talk.say(Ask(RUN, 1, 5))
+    talk.say(Ask(RUN, Part.RESULT, 1, 5))
     assert talk.hear() == NotYet(RUN, 1, 5, 1, "train", 0.5, 3.0)
     ref, _ = snapshot(tmp_path / "served", seed=1)
     a.server.publish(ref, 1)
@@ -293,13 +295,13 @@ def test_who_breaks_the_protocol_is_told_of_and_not_heard_for_a_while(
     talk = Talk(b, a)
     assert talk.hear() is CallerEvent.CONNECTED
     talk.say_bytes(b"\xc1junk")
-    talk.say(Ask(RUN, 1, 1))
+    talk.say(Ask(RUN, Part.RESULT, 1, 1))
     event = a.until(lambda e: isinstance(e, Misbehaved))
     assert isinstance(event, Misbehaved)
     assert event.peer == B
     friend = Talk(a, a)
     assert friend.hear() is CallerEvent.CONNECTED
-    friend.say(Ask(RUN, 1, 1))
+    friend.say(Ask(RUN, Part.RESULT, 1, 1))
     assert isinstance(friend.hear(), NotYet)  # others are heard
 
 

@@ -9,7 +9,7 @@ from protocol.transport.memory import MemoryTransport
 from protocol.wire.codec import encode_document
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
-from protocol.wire.messages import SnapshotManifest, TensorSpec
+from protocol.wire.messages import Part, SnapshotManifest, TensorSpec
 
 RUN = bytes(16)
 A, B = PeerId("a"), PeerId("b")
@@ -28,7 +28,8 @@ class Nodes:
 
 def manifest(round_no: int = 1) -> SnapshotManifest:
     return SnapshotManifest(
-        run=RUN, sender=A, round_no=round_no, base=b"", degree=1, num_examples=1, num_steps=1,
+        run=RUN, sender=A, part=Part.RESULT, round_no=round_no,
+        base=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=SPECS,
     )  # fmt: skip
 

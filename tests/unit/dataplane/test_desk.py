@@ -23,6 +23,7 @@ from protocol.wire.messages import (
     Hello,
     NotYet,
     Offer,
+    Part,
     PeerMessage,
     Welcome,
 )
@@ -107,7 +108,7 @@ def test_a_body_is_served_in_pieces_and_told(rig: Rig, tmp_path: Path) -> None:
 def test_those_who_wait_are_told_and_then_answered(rig: Rig, tmp_path: Path) -> None:
     rig.desk.status(Status(at_round=1, phase="mix"))
     word = NotYet(RUN, 1, 1, 1, "mix", 0.0, 0.0)
-    assert rig.say(Ask(RUN, 1, 1)) == [word]
+    assert rig.say(Ask(RUN, Part.RESULT, 1, 1)) == [word]
     assert rig.desk.due_s == 2.0
     rig.desk.turn(2.0)
     assert rig.heard() == [word]
@@ -147,10 +148,10 @@ def test_nobody_is_answered_after_goodbye(rig: Rig, tmp_path: Path) -> None:
 def test_a_key_that_belongs_to_nobody_is_not_answered(rig: Rig, tmp_path: Path) -> None:
     ref = published(tmp_path)
     rig.desk.publish(ref, 1)
-    assert len(rig.say(Ask(RUN, 2, 1), get(1, ref.digest, credit=1))) == 2
+    assert len(rig.say(Ask(RUN, Part.RESULT, 2, 1), get(1, ref.digest, credit=1))) == 2
     rig.names = {A_KEY: A}
     rig.desk.forget(NAMES)
-    assert rig.say(Ask(RUN, 1, 2), get(2, ref.digest)) == []
+    assert rig.say(Ask(RUN, Part.RESULT, 1, 2), get(2, ref.digest)) == []
     rig.desk.turn(2.0)
     assert rig.heard() == []
 
@@ -159,16 +160,16 @@ def test_a_key_that_belongs_to_nobody_is_not_answered(rig: Rig, tmp_path: Path) 
 def test_who_breaks_the_protocol_is_told_once_and_not_heard_for_a_while(
     rig: Rig, header: bytes
 ) -> None:
-    rig.say(Ask(RUN, 1, 1))
+    rig.say(Ask(RUN, Part.RESULT, 1, 1))
     rig.caller.send(header)
     rig.caller.send(header)
-    assert rig.say(Ask(RUN, 1, 2), now_s=1.0) == []
+    assert rig.say(Ask(RUN, Part.RESULT, 1, 2), now_s=1.0) == []
     (event,) = rig.told()
     assert isinstance(event, Misbehaved)
     assert event.peer == B
     rig.desk.turn(2.0)
     assert rig.heard() == []  # the question that stood is forgotten too
-    assert len(rig.say(Ask(RUN, 1, 3), now_s=1.0 + MUTE_S)) == 1
+    assert len(rig.say(Ask(RUN, Part.RESULT, 1, 3), now_s=1.0 + MUTE_S)) == 1
 
 
 def test_a_flood_of_requests_does_not_stop_the_pieces(rig: Rig, tmp_path: Path) -> None:

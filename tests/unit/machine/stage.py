@@ -23,7 +23,7 @@ from peer.work import (
 from protocol.ids import PeerId
 from protocol.topology import parse_topology
 from protocol.wire.codec import encode_document
-from protocol.wire.messages import Epoch, Member, NotYet, SnapshotManifest, View
+from protocol.wire.messages import Epoch, Member, NotYet, Part, SnapshotManifest, View
 
 RUN = bytes(16)
 SCORE = Score(0.5, 1.0, 0.5, 1.0)
@@ -40,7 +40,7 @@ def view_of(
 
 
 def manifest_of(sender: str, round_no: int) -> SnapshotManifest:
-    return SnapshotManifest(RUN, sender, round_no, b"", 2, 1, 1, 1.0, 0.1, 0.0, (), ())
+    return SnapshotManifest(RUN, sender, Part.RESULT, round_no, b"", 2, 1, 1, 1.0, 0.1, 0.0, (), ())
 
 
 def digest_of(sender: str, round_no: int) -> bytes:

@@ -10,6 +10,7 @@ from protocol.wire.messages import (
     Hello,
     NotYet,
     Offer,
+    Part,
     SnapshotManifest,
     TensorSpec,
     Welcome,
@@ -29,7 +30,8 @@ WELCOME = Welcome(A, 0)
 
 def manifest(round_no: int, *, sender: str = A, run: bytes = RUN) -> SnapshotManifest:
     return SnapshotManifest(
-        run=run, sender=sender, round_no=round_no, base=b"", degree=1, num_examples=1, num_steps=1,
+        run=run, sender=sender, part=Part.RESULT, round_no=round_no,
+        base=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=SPECS,
     )  # fmt: skip
 
@@ -43,7 +45,7 @@ def name_of(round_no: int) -> bytes:
 
 
 def ask(round_no: int, attempt: int) -> Ask:
-    return Ask(RUN, round_no, attempt)
+    return Ask(RUN, Part.RESULT, round_no, attempt)
 
 
 def not_yet(round_no: int, attempt: int) -> NotYet:

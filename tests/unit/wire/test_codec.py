@@ -27,6 +27,7 @@ from protocol.wire.messages import (
     NotYet,
     Offer,
     Option,
+    Part,
     PeerMessage,
     Refuse,
     Settle,
@@ -38,9 +39,10 @@ from protocol.wire.messages import (
 from protocol.wire.shape import pack
 
 RUN = bytes(range(16))
-ASK = Ask(RUN, 3, 1)
+ASK = Ask(RUN, Part.RESULT, 3, 1)
 MANIFEST = SnapshotManifest(
-    run=RUN, sender="a", round_no=1, base=b"", degree=1, num_examples=1, num_steps=1, nova_a=1.0,
+    run=RUN, sender="a", part=Part.RESULT, round_no=1,
+        base=b"", degree=1, num_examples=1, num_steps=1, nova_a=1.0,
     lr=0.1, start_loss=1.0, class_counts=(3, 4),
     tensors=(TensorSpec("params", "w", "float32", (2, 3), bytes(32)),),
 )  # fmt: skip
@@ -84,17 +86,18 @@ def test_every_message_has_a_code() -> None:
         (wire(99), "unknown code 99"),
         (wire(True, RUN), "unknown code True"),
         (wire(), "ends after"),
-        (wire(4, RUN, 3), "bad Ask: 2 fields, must be 3"),
-        (wire(4, RUN, 3, 1, 1), "bad Ask: 4 fields"),
-        (wire(4, RUN, 3, 1) + b"\0", "bad Ask: 1 bytes too many"),
-        (wire(4, RUN[:-1], 3, 1), "run has 15 bytes, must be in \\[16, 16\\]"),
-        (wire(4, "sixteen letters.", 3, 1), "run is 'sixteen letters.', must be bytes"),
-        (wire(4, RUN, -1, 1), "round_no is -1, must be in"),
-        (wire(4, RUN, 2**31 + 1, 1), "round_no is 2147483649"),
-        (wire(4, RUN, True, 1), "round_no is True, must be int"),
-        (wire(4, RUN, 3.0, 1), "round_no is 3.0, must be int"),
-        (wire(4, RUN, None, 1), "round_no is None"),
-        (wire(4, RUN, [3], 1), "round_no no plain value"),
+        (wire(4, RUN, "result", 3), "bad Ask: 3 fields, must be 4"),
+        (wire(4, RUN, "result", 3, 1, 1), "bad Ask: 5 fields"),
+        (wire(4, RUN, "result", 3, 1) + b"\0", "bad Ask: 1 bytes too many"),
+        (wire(4, RUN[:-1], "result", 3, 1), "run has 15 bytes, must be in \\[16, 16\\]"),
+        (wire(4, "sixteen letters.", "result", 3, 1), "run is 'sixteen letters.', must be bytes"),
+        (wire(4, RUN, "result", -1, 1), "round_no is -1, must be in"),
+        (wire(4, RUN, "result", 2**31 + 1, 1), "round_no is 2147483649"),
+        (wire(4, RUN, "result", True, 1), "round_no is True, must be int"),
+        (wire(4, RUN, "result", 3.0, 1), "round_no is 3.0, must be int"),
+        (wire(4, RUN, "result", None, 1), "round_no is None"),
+        (wire(4, RUN, "result", [3], 1), "round_no no plain value"),
+        (wire(4, RUN, "gossip", 3, 1), "part is 'gossip'"),
         (wire(5, RUN, 1, 1, 1, "train", math.nan, 0.0), "fraction is nan"),
         (wire(5, RUN, 1, 1, 1, "train", 1.5, 0.0), "fraction is 1.5"),
         (wire(5, RUN, 1, 1, 1, "train", 1, 0.0), "fraction is 1, must be float"),

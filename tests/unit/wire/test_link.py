@@ -29,6 +29,7 @@ from protocol.wire.messages import (
     Err,
     Get,
     Offer,
+    Part,
     Refuse,
     TensorSpec,
     Welcome,
@@ -217,7 +218,7 @@ def test_a_breach_rests_the_link_and_keeps_the_question() -> None:
     "message",
     [
         HELLO,
-        Ask(RUN, 1, 1),
+        Ask(RUN, Part.RESULT, 1, 1),
         Get(1, bytes(32), 0, 1, 1 << 20, 1),
         Credit(1, 1),
         Cancel(1),
