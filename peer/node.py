@@ -59,6 +59,7 @@ from protocol.manifest import Manifest
 from protocol.wire import link as links
 from protocol.wire import membership_effects as joining
 from protocol.wire.codec import COORDINATOR, PEER
+from protocol.wire.fields import as_text
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Hello, View
 
@@ -158,7 +159,7 @@ class Node:
             case Prepared():
                 return self._prepared(reply, now_s)
             case Failed(reason, operator):
-                return self._fail(reason, 2 if operator else 1, now_s)
+                return self.fail(reason, 2 if operator else 1, now_s)
             case AloneDone():
                 return (Compared(reply), *self._compare())
             case Working():
@@ -178,7 +179,7 @@ class Node:
 
     def trainer_ended(self, last_words: str, now_s: float) -> tuple[Act, ...]:
         """The trainer process is gone, though nobody told it to go."""
-        return self._fail(f"the trainer process ended: {last_words}", 1, now_s)
+        return self.fail(f"the trainer process ended: {last_words}", 1, now_s)
 
     def wake(self, now_s: float) -> tuple[Act, ...]:
         """Fire what is due."""
@@ -200,6 +201,18 @@ class Node:
         self._to_compare = []
         return self._end(reason, now_s)
 
+    def fail(self, reason: str, code: int, now_s: float) -> tuple[Act, ...]:
+        """Leave with an exit code that is not 0: nothing can go on here."""
+        self._to_compare = []
+        self._ended = self._ended or reason
+        self._wakes.clear()
+        told = as_text(reason)
+        leave = self._membership.leave(told, now_s)
+        says = tuple(
+            Say(COORDINATOR.encode(e.message)) for e in leave if isinstance(e, joining.Send)
+        )
+        return (*says, Goodbye(told), Over(code, reason))
+
     # -- membership ------------------------------------------------------------------------------
 
     def _join(self, effects: Iterable[joining.Effect], now_s: float) -> tuple[Act, ...]:
@@ -217,7 +230,7 @@ class Node:
                 case joining.ViewChanged(view):
                     acts += self._viewed(view, now_s)
                 case joining.Refused(reason) | joining.GaveUp(reason):
-                    acts += self._fail(reason, 2, now_s)
+                    acts += self.fail(reason, 2, now_s)
                 case joining.CoordinatorLost(reason):
                     acts.append(Happened("coordinator-lost", None, reason))
                 case joining.CoordinatorBack():
@@ -230,7 +243,7 @@ class Node:
         try:
             options = Manifest(complete({**pinned, **self.plan.explicit}))
         except OperatorError as error:
-            return self._fail(str(error), 2, now_s)
+            return self.fail(str(error), 2, now_s)
         return self._join(self._membership.settle(options, now_s), now_s)
 
     def _settled(self, run: RunId, options: Manifest, now_s: float) -> tuple[Act, ...]:
@@ -239,7 +252,7 @@ class Node:
             if self.view is not None:
                 self.settings.topology.check(self.view.founders)
         except OperatorError as error:
-            return self._fail(str(error), 2, now_s)
+            return self.fail(str(error), 2, now_s)
         self._run = run
         settings = tuple(Setting(key, value) for key, value in options.items())
         plan = self.plan
@@ -363,16 +376,6 @@ class Node:
         if self._to_compare:
             return (Order(Alone(self._to_compare.pop(0))),)
         return (Order(Quit()), Over(0, self._ended))
-
-    def _fail(self, reason: str, code: int, now_s: float) -> tuple[Act, ...]:
-        self._to_compare = []
-        self._ended = self._ended or reason
-        self._wakes.clear()
-        leave = self._membership.leave(reason[:200], now_s)
-        says = tuple(
-            Say(COORDINATOR.encode(e.message)) for e in leave if isinstance(e, joining.Send)
-        )
-        return (*says, Goodbye(reason[:200]), Over(code, reason))
 
 
 def _heard(

@@ -55,7 +55,7 @@ from peer.trainer_process import TrainerProcess
 from peer.watch import now_of
 from peer.work import Command, Prepare, SnapshotRef
 from protocol.clock import Clock
-from protocol.errors import KinfolkError, RefusedError
+from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
 from protocol.wire.codec import encode_document
@@ -126,9 +126,13 @@ class Runtime:
         for item in (self._coordinator, self._events.wake, self._interrupt):
             self._poller.add(item)
         with self._open, self._on_signals():
-            self._carry_out(self._node.start(self._now_s()))
-            while self._over is None:
-                self._turn()
+            try:
+                self._carry_out(self._node.start(self._now_s()))
+                while self._over is None:
+                    self._turn()
+            except Exception as error:
+                self._break_off(error)
+                raise
         return self._ended(self._over)
 
     def _turn(self) -> None:
@@ -219,7 +223,8 @@ class Runtime:
                     _log.warning("peer=%s broke the protocol: %s", peer, reason)
                     self._display.line(f"{peer} broke the protocol and is not heard: {reason}")
                 case Crashed(thread, error):
-                    raise KinfolkError(f"the {thread} thread ended: {error!r}") from error
+                    _log.error("the %s thread ended", thread)
+                    raise error
                 case _:
                     assert_never(event)
 
@@ -334,6 +339,12 @@ class Runtime:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _break_off(self, error: Exception) -> None:
+        """Say goodbye though something failed here: nobody need wait for us to be silent."""
+        code = 2 if isinstance(error, OperatorError | OSError) else 1
+        self._carry_out(self._node.fail(str(error), code, self._now_s()))
+        self._chronicle.over(code, str(error))
 
     def _ended(self, over: Over) -> int:
         self._chronicle.over(over.code, over.reason)

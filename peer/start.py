@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peer.data import ShardFacts, find_shard, shard_facts
+from peer.data.shard import read_stored
 from peer.dataplane.events import Event
 from peer.dataplane.inbox import Inbox
 from peer.dataplane.puller import Puller
@@ -25,7 +26,7 @@ from protocol.joinstring import JoinString
 from protocol.transport.addresses import HostPort, local_address_towards, parse_host_port
 from protocol.transport.keys import held_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
-from protocol.wire.membership import Membership
+from protocol.wire.membership import Membership, Patience
 from protocol.wire.messages import WIRE_VERSION, Join, Option
 
 __all__ = ["Asked", "run_peer", "wishes_of"]
@@ -46,6 +47,7 @@ class Asked:
     out: Path | None
     threads: int | None
     alone: bool
+    patience_s: float  # for the coordinator to answer, > 0
     explicit: Mapping[str, Value]
 
 
@@ -55,9 +57,8 @@ def run_peer(asked: Asked, display: Display) -> int:
     Raises:
         OperatorError: something that the person must change, found before the run began.
     """
-    facts = shard_facts(find_shard(asked.data))
-    if facts.num_samples("train") == 0:
-        raise DataError(f"{facts.path} has no training sample")
+    facts = _checked_shard(asked.data)
+    _check_gpu(asked.gpu)
     name = peer_id(asked.name if asked.name is not None else facts.name)
     wishes = wishes_of(asked.explicit, facts)
     found = find_join(asked.join, os.environ)
@@ -85,7 +86,12 @@ def run_peer(asked: Asked, display: Display) -> int:
                     wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
                 )
                 where = f"{found.join.address} (from {found.source})"
-                membership = Membership(join, sign_key=found.join.sign_key, where=where)
+                membership = Membership(
+                    join,
+                    sign_key=found.join.sign_key,
+                    where=where,
+                    patience=Patience(give_up_s=asked.patience_s),
+                )
                 plan = Plan(
                     me=name,
                     explicit=wishes,
@@ -111,6 +117,24 @@ def run_peer(asked: Asked, display: Display) -> int:
                     clock=clock,
                     threads=asked.threads,
                 ).run()
+
+
+def _checked_shard(data: str) -> ShardFacts:
+    """Find a shard and read it whole: what is wrong with it is told before a run hears of it.
+
+    Raises:
+        DataError: there is none, or it cannot be used.
+    """
+    facts = shard_facts(find_shard(data))
+    if facts.num_samples("train") == 0:
+        raise DataError(f"{facts.path} is empty: it has no training sample", hint="one is enough")
+    read_stored(facts.path)
+    return facts
+
+
+def _check_gpu(wish: str) -> None:
+    if wish != "cpu" and not wish.isdecimal():
+        raise ConfigError(f"--gpu {wish} cannot be used: it must be cpu or a number such as 0")
 
 
 def wishes_of(typed: Mapping[str, Value], facts: ShardFacts) -> dict[str, Value]:

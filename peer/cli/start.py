@@ -52,6 +52,15 @@ _SHORTCUTS = {
 @click.option(
     "--alone", is_flag=True, help="After the run, train on the own data alone, to compare."
 )
+@click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(0.0, 86_400.0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to try to reach the coordinator.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
 def start(
     *,
@@ -65,6 +74,7 @@ def start(
     assignments: tuple[str, ...],
     threads: int | None,
     alone: bool,
+    patience_s: float,
     as_json: bool,
     **shortcuts: str | None,
 ) -> int:
@@ -85,6 +95,7 @@ def start(
         out=out,
         threads=threads,
         alone=alone,
+        patience_s=patience_s,
         explicit=explicit,
     )
     with closing(JsonDisplay() if as_json else LineDisplay()) as display:
