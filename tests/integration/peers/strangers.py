@@ -1,0 +1,56 @@
+"""Strangers at a port: whoever connects to a peer or a coordinator and is not what it waits for."""
+
+import os
+import socket
+from contextlib import ExitStack
+from random import Random
+
+import zmq
+
+__all__ = ["molest"]
+
+JUNK = (
+    b"GET / HTTP/1.1\r\nHost: kinfolk\r\n\r\n",
+    b"\xff" + bytes(8) + b"\x01\x7f",  # the beginning of an old ZMTP greeting
+    b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(100),  # a ZMTP 3.0 greeting, and zeros
+)
+WITHIN_MS = 2000
+
+
+def molest(port: int, server_key: bytes, *, seed: int) -> None:
+    """Do to a port on this machine what a stranger may do, and stay connected while at it.
+
+    Args:
+        port: of 127.0.0.1.
+        server_key: of the process that listens there: a stranger may have learnt it.
+        seed: of the random bytes.
+    """
+    chance = Random(seed)
+    with ExitStack() as stack:
+        for junk in (*JUNK, chance.randbytes(100_000), b""):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            try:
+                plain.sendall(junk)
+            except (BrokenPipeError, ConnectionResetError):
+                continue  # thrown out in the middle of it
+        context = stack.enter_context(zmq.Context())
+        for keys in ({}, _curve(server_key), _curve(os.urandom(32))):
+            dealer = stack.enter_context(context.socket(zmq.DEALER))
+            dealer.setsockopt(zmq.LINGER, 0)
+            dealer.setsockopt(zmq.SNDTIMEO, WITHIN_MS)
+            for option, value in keys.items():
+                dealer.setsockopt(option, value)
+            dealer.connect(f"tcp://127.0.0.1:{port}")
+            for size in (0, 1, 100, 4000):
+                dealer.send_multipart([chance.randbytes(size), chance.randbytes(size)])
+        dealer.poll(200)  # let the words arrive; nobody has to answer
+
+
+def _curve(server_key: bytes) -> dict[int, bytes]:
+    """Keys of a client that nobody knows."""
+    public, secret = zmq.curve_keypair()
+    return {
+        zmq.CURVE_SERVERKEY: server_key,
+        zmq.CURVE_PUBLICKEY: public,
+        zmq.CURVE_SECRETKEY: secret,
+    }

@@ -1,0 +1,138 @@
+"""One long run and everything that may befall its peers, one thing after the other.
+
+The run has no end of its own: the test goes on as soon as it has seen what it waits for.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
+from time import monotonic
+
+from peer.ledger import read_events
+from peer.summary import read_summary
+from tests.integration.peers.village import LOOPBACK, Happening, Process, User, village
+from tests.unit.training.classroom import write_digits
+
+SILENCE_S = 1.5
+PACE = {"pace__silence_s": SILENCE_S, "pace__grace_s": 0.1, "pace__drain_s": 5}
+SLACK_S = 8.0  # of a machine that is busy with other tests
+CLEAN_STOP_S = 15.0
+MAX_STALENESS = 3  # rounds, by default
+
+
+def test_the_others_go_on_whatever_befalls_a_peer(tmp_path: Path) -> None:
+    with village(tmp_path) as place:
+        for number, name in enumerate("abc"):
+            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        user = place.user()
+        user.coordinator(
+            *LOOPBACK, "--lease=3", founders=3, model="mlp", run__rounds=1_000_000, **PACE
+        )
+        a, b, c = (user.peer(name) for name in "abc")
+        for peer in (a, b, c):
+            peer.wait_for_round(3)
+        frozen_and_thawed(c, others=(a, b))
+        killed_in_mid_round(c, others=(a, b))
+        again = started_again(user, c, others=(a, b))
+        assert max(record["waited_s"] for record in a.rounds().values()) < SILENCE_S + SLACK_S
+        asked_to_stop(again, user, others=(a, b))
+        interrupted_at_a_terminal(b)
+        a.wait_for_event("left", peer="b")
+        robbed_of_its_trainer(a)
+
+
+def frozen_and_thawed(peer: Process, *, others: Sequence[Process]) -> None:
+    """For longer than the silence that the others allow; it comes back and catches up."""
+    peer.signal(SIGSTOP)
+    for other in others:
+        other.wait_for_event("lost", peer="c")
+        wait_for_rounds_without(other, "c", MAX_STALENESS + 1)
+    peer.signal(SIGCONT)
+    for other in others:
+        other.wait_for_event("returned", peer="c")
+        wait_for_fresh(other, "c")
+    peer.wait_for("jump", lambda: any(r["skipped"] for r in peer.rounds().values()))
+
+
+def killed_in_mid_round(peer: Process, *, others: Sequence[Process]) -> None:
+    """The others go on, and say who was missing when; its trainer does not outlive it."""
+    trainer = peer.trainer()
+    before = [len(other.happenings("lost")) for other in others]
+    peer.signal(SIGKILL)
+    assert peer.end() == -SIGKILL
+    trainer.wait(SLACK_S)
+    for other, told in zip(others, before, strict=True):
+        other.wait_for("loss", lambda o=other, n=told: len(o.happenings("lost")) > n)  # type: ignore[misc]
+        wait_for_rounds_without(other, "c", MAX_STALENESS + 1)
+        says_of_each_round_how_it_took_part(other, "c")
+        assert "c" in latest(other, 1)[0]["missing"]
+
+
+def started_again(user: User, dead: Process, *, others: Sequence[Process]) -> Process:
+    """Under its name, in the same folder: it is admitted, and jumps to the others' round."""
+    again = user.peer("c")
+    again.wait_for("jump", lambda: any(r["skipped"] for r in again.rounds().values()))
+    for other in others:
+        wait_for_fresh(other, "c")
+        wait_for_fresh(again, other.name[-1])
+    assert max(again.rounds()) > max(dead.rounds())
+    return again
+
+
+def asked_to_stop(peer: Process, user: User, *, others: Sequence[Process]) -> None:
+    """It ends in seconds with 0, its books closed and its trainer gone; the others hear of it."""
+    trainer = peer.trainer()
+    began_s = monotonic()
+    peer.signal(SIGTERM)
+    assert peer.end() == 0, peer.err
+    assert monotonic() - began_s < CLEAN_STOP_S
+    assert peer.errors() == []
+    assert not trainer.is_running()
+    for other in others:
+        other.wait_for_event("left", peer="c")  # by its own word or the coordinator's
+    (folder,) = user.cwd.glob("runs/*/c")
+    finished = read_events(folder / "events.jsonl")[-1]
+    assert (finished.name, finished.fields["reason"]) == ("finished", "stopped by SIGTERM")
+    assert read_summary(folder / "summary.json").rounds_finished == len(peer.rounds())
+
+
+def interrupted_at_a_terminal(peer: Process) -> None:
+    """Ctrl-C goes to the trainer too, which leaves it to its node."""
+    peer.signal_group(SIGINT)
+    assert peer.end() == 0, peer.err
+    assert peer.errors() == []
+    assert "stopped by SIGINT" in peer.err
+
+
+def robbed_of_its_trainer(peer: Process) -> None:
+    """The last one trains on alone, until its trainer dies: it ends with one line that says so."""
+    peer.wait_for("local round", lambda: latest(peer, 1)[0]["used"] == {})
+    assert latest(peer, 1)[0]["missing"] == []  # who has left is not asked any more
+    peer.trainer().kill()
+    assert peer.end() == 1
+    (error,) = peer.errors()
+    assert error.startswith("Error: the trainer process ended: killed by SIGKILL")
+
+
+def latest(peer: Process, num: int) -> list[Happening]:
+    """Records of its last rounds, in order."""
+    return [record for _, record in sorted(peer.rounds().items())[-num:]]
+
+
+def wait_for_rounds_without(peer: Process, name: str, num: int) -> None:
+    """Wait until it has finished so many rounds in which `name` brought nothing fresh."""
+    peer.wait_for(
+        f"{num} rounds without {name}",
+        lambda: sum(name not in record["used"] for record in latest(peer, num)) == num,
+    )
+
+
+def wait_for_fresh(peer: Process, name: str) -> None:
+    peer.wait_for(f"fresh result of {name}", lambda: name in latest(peer, 1)[0]["used"])
+
+
+def says_of_each_round_how_it_took_part(peer: Process, name: str) -> None:
+    for number, record in peer.rounds().items():
+        said = [name in record[key] for key in ("used", "stale", "missing")]
+        assert sum(said) == (number > 1), record  # nobody has anything to give before round 1
+        assert record["stale"].get(name, 0) <= MAX_STALENESS
