@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peer.aggregators.afl import Afl
 from peer.aggregators.base import Aggregator
+from peer.aggregators.config import ConFig
+from peer.aggregators.craft import Craft
+from peer.aggregators.fedavg import FedAvgServer
+from peer.aggregators.fedavgm import FedAvgM
+from peer.aggregators.feddyn import FedDynServer
+from peer.aggregators.fedfv import FedFV
+from peer.aggregators.fedlf import FedLF
+from peer.aggregators.fednova import FedNova
+from peer.aggregators.qfedavg import QFedAvg
+from peer.aggregators.scaffold import ScaffoldServer
 from peer.examples import Examples
 from peer.mixers.base import Mixer
 from peer.mixers.buffers import WithBuffers
@@ -37,7 +48,19 @@ SOLVERS: Mapping[str, Callable[[Any], Solver]] = {
     "sgd": Sgd,
 }
 
-AGGREGATORS: Mapping[str, Callable[[Any], Aggregator]] = {}
+AGGREGATORS: Mapping[str, Callable[[Any], Aggregator]] = {
+    "afl": Afl,
+    "config": ConFig,
+    "craft": Craft,
+    "fedavg": FedAvgServer,
+    "fedavgm": FedAvgM,
+    "feddyn": FedDynServer,
+    "fedfv": FedFV,
+    "fedlf": FedLF,
+    "fednova": FedNova,
+    "qfedavg": QFedAvg,
+    "scaffold": ScaffoldServer,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from peer.options.aggregators import AGGREGATORS
 from peer.options.entry import Entry, Need, NoOptions
 from peer.options.fields import check, choice, flag, number, whole
 from protocol.errors import ConfigError
@@ -102,8 +103,4 @@ MIXERS: Mapping[str, Entry] = {
 SOLVERS: Mapping[str, Entry] = {
     "fedconst": Entry(FedConstOptions, "SGD that moves rows only off their mean and start value"),
     "sgd": Entry(DescentOptions, "stochastic gradient descent"),
-}
-
-AGGREGATORS: Mapping[str, Entry] = {
-    "none": Entry(NoOptions, "no model is common to all"),
 }
