@@ -1,8 +1,8 @@
 """The methods against numbers that were made by slow references, in float64.
 
 As a command, `python -m tests.vectors DIR` prints one JSON object with the largest absolute error
-for each file it finds in DIR (fedc2i.npz, fedconst.npz). Everything is computed by the functions
-that a run uses.
+for each file it finds in DIR (craft.npz, fedc2i.npz, fedconst.npz). Everything is computed by the
+functions that a run uses.
 """
 
 import json
@@ -16,16 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from peer.aggregators.craft import Craft
 from peer.mixers.fedc2i import FedC2I
 from peer.mixers.influence import class_losses
 from peer.models.describe import describe
+from peer.options.aggregators import CraftOptions
 from peer.options.methods import FedC2IOptions
 from peer.probe import LocalProbe
 from peer.solvers.base import Batch
 from peer.solvers.rows import Anchor
 from protocol.ids import PeerId
 from protocol.params import Params
-from protocol.round import Contribution, Trained
+from protocol.round import Contribution, Start, Trained
 
 __all__ = ["CHECKS", "errors"]
 
@@ -91,7 +93,38 @@ def fedconst_error(v: Vectors) -> float:
     return worst
 
 
+def craft_error(v: Vectors) -> float:
+    """Aggregate as a relay does, round after round, and compare the steps of every layer."""
+    layers = sorted(name.removeprefix("updates_r0_") for name in v if name.startswith("updates_r0"))
+    aggregator = Craft(CraftOptions(lr=1.0))
+    start = Start(
+        {f"{layer}.weight": torch.zeros_like(v[f"aggregate_r0_{layer}"]) for layer in layers}
+    )
+    state, worst, round_no = aggregator.init(start), 0.0, 0
+    while f"updates_r{round_no}_{layers[0]}" in v:
+        contributions = [
+            _contribution(
+                f"p{i:03d}",
+                {
+                    f"{q}.weight": start.params[f"{q}.weight"] - v[f"updates_r{round_no}_{q}"][i]
+                    for q in layers
+                },
+                num_examples=int(count),
+            )
+            for i, count in enumerate(v["num_examples"])
+        ]
+        roster = [contribution.sender for contribution in contributions]
+        made, state = aggregator.aggregate(state, start, contributions, roster)
+        for layer in layers:
+            name = f"{layer}.weight"
+            step = start.params[name] - made.start.params[name]
+            worst = max(worst, _apart(step, v[f"aggregate_r{round_no}_{layer}"]))
+        start, round_no = made.start, round_no + 1
+    return worst
+
+
 CHECKS: Mapping[str, Callable[[Vectors], float]] = {
+    "craft": craft_error,
     "fedc2i": fedc2i_error,
     "fedconst": fedconst_error,
 }
@@ -108,8 +141,8 @@ def errors(folder: Path) -> dict[str, float]:
     return found
 
 
-def _contribution(sender: str, params: Params) -> Contribution:
-    trained = Trained(params=params, num_examples=1, num_steps=1)
+def _contribution(sender: str, params: Params, num_examples: int = 1) -> Contribution:
+    trained = Trained(params=params, num_examples=num_examples, num_steps=1)
     return Contribution(sender=PeerId(sender), round_no=1, base=b"", degree=0, trained=trained)
 
 
