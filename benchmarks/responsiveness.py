@@ -162,7 +162,7 @@ def snapshot(folder: Path) -> tuple[SnapshotRef, SnapshotManifest]:
     tensor_digest = digest(content)
     manifest = SnapshotManifest(
         run=RUN, sender=SERVER, part=Part.RESULT, round_no=1,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(),
         tensors=tuple(
             TensorSpec("params", f"t{i}", "uint8", (TENSOR_BYTES,), tensor_digest)

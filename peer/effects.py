@@ -8,7 +8,7 @@ from peer.record import RoundRecord
 from peer.settings import Settings
 from peer.work import AloneDone, Command, Prepared, SnapshotRef
 from protocol.ids import PeerId
-from protocol.wire.messages import SnapshotManifest
+from protocol.wire.messages import Part, SnapshotManifest
 
 __all__ = [
     "Act",
@@ -38,15 +38,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Ask a neighbour for its result of a round; the question stands until it is answered."""
+    """Ask a neighbour for its part of a round; the question stands until it is answered."""
 
     neighbour: PeerId
     round_no: int
+    part: Part = Part.RESULT
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Pull a snapshot into one of the two receive buffers of that neighbour."""
+    """Pull a snapshot into a receive buffer of that neighbour: 0 or 1, or 2 for a state."""
 
     neighbour: PeerId
     manifest: SnapshotManifest

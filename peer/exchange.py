@@ -38,6 +38,7 @@ class Origin:
     part: Part = Part.RESULT
     round_no: int
     base: bytes  # digest of the start point
+    memory: bytes = b""  # of the aggregator's memory there
     degree: int
 
 
@@ -68,6 +69,7 @@ def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotR
         part=origin.part,
         round_no=origin.round_no,
         base=origin.base,
+        memory=origin.memory,
         degree=origin.degree,
         num_examples=shared.num_examples,
         num_steps=shared.num_steps,
@@ -110,6 +112,7 @@ def read_contribution(
         sender=PeerId(manifest.sender),
         round_no=manifest.round_no,
         base=manifest.base,
+        memory=manifest.memory,
         degree=manifest.degree,
         trained=trained,
         freshness=freshness,

@@ -156,6 +156,7 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
             if weights.client_weight >= 0.0
         },
         "notes": record.notes,
+        "groups": {group.name: {n.name: n.value for n in group.notes} for group in record.groups},
         "pulled_bytes": record.pulled_bytes,
         "digest": record.digest,
         "tensors": record.tensors,

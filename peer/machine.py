@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from statistics import median_low
+from typing import assert_never
 
 from peer.effects import (
     Effect,
@@ -29,7 +30,10 @@ from peer.effects import (
 from peer.neighbour import Held, Neighbour, Pulling
 from peer.pace import Pace, freshness
 from peer.record import RoundRecord
+from peer.roles import Exchange, Role
 from peer.work import (
+    Adopt,
+    Adopted,
     Evaluate,
     Evaluated,
     Input,
@@ -40,6 +44,7 @@ from peer.work import (
     Publish,
     Published,
     SnapshotRef,
+    Step,
     Train,
     TrainDone,
     Working,
@@ -47,7 +52,7 @@ from peer.work import (
 from protocol.ids import PeerId
 from protocol.topology import Topology, active, neighbours
 from protocol.wire.codec import decode_document
-from protocol.wire.messages import NotYet, SnapshotManifest, View
+from protocol.wire.messages import NotYet, Part, SnapshotManifest, View
 
 __all__ = ["Machine", "Phase", "roster_of"]
 
@@ -63,6 +68,7 @@ class Phase(StrEnum):
     LEFT = "left"
 
 
+STATE_SLOT = 2  # the receive buffer of a state; 0 and 1 are those of results
 CATCH_UP_ROUNDS = 2  # behind the median by this many rounds: jump
 
 
@@ -71,6 +77,14 @@ def roster_of(view: View) -> tuple[PeerId, ...]:
     taking_part = {"ready", "lost"}
     return tuple(
         sorted(PeerId(m.name) for m in view.members if m.role == "peer" and m.state in taking_part)
+    )
+
+
+def relays_of(view: View) -> tuple[PeerId, ...]:
+    """Names of the relays that are there, sorted."""
+    there = {"ready", "lost"}
+    return tuple(
+        sorted(PeerId(m.name) for m in view.members if m.role == Role.RELAY and m.state in there)
     )
 
 
@@ -84,7 +98,7 @@ class Machine:
         rounds: int,
         pace: Pace,
         participation: float = 1.0,
-        exchanges: bool = True,
+        exchange: Exchange = Exchange.NEIGHBOURS,
     ) -> None:
         """Make a machine in the lobby.
 
@@ -95,7 +109,7 @@ class Machine:
             rounds: how many rounds to play, >= 1.
             pace: how long to wait.
             participation: share of the roster that is active in a round, in (0, 1].
-            exchanges: False for a method that needs nobody: nobody is asked.
+            exchange: whom a round needs.
         """
         self._me = me
         self._topology = topology
@@ -103,7 +117,10 @@ class Machine:
         self._rounds = rounds
         self.pace = pace
         self._participation = participation
-        self._exchanges = exchanges
+        self._exchange = exchange
+        self._lag = 0 if exchange.serves else 1  # the round that is collected is so much older
+        self.relay = ""  # who aggregates, where somebody does; empty on a relay itself
+        self._healing = ""  # whose state is being adopted in the middle of MIX
         self.phase = Phase.LOBBY
         self.round_no = 0
         self.neighbours: dict[PeerId, Neighbour] = {}
@@ -120,12 +137,19 @@ class Machine:
         self._work_s = 0.0  # longest time from the end of COLLECT to a published result
         self._worked_from_s = 0.0
         self._inputs: tuple[Input, ...] = ()
+        self._mix = Mix(0, 0, (), ())  # the order of this round
+        self._heal_by_s = 0.0
         self._used: dict[PeerId, int] = {}
         self._stale: dict[PeerId, int] = {}
         self._missing: tuple[PeerId, ...] = ()
         self._mixed: MixDone | None = None
         self._trained: TrainDone | None = None
         self._scores: Evaluated | None = None
+
+    @property
+    def _wanted(self) -> int:
+        """The round whose results this COLLECT is for."""
+        return self.round_no - self._lag
 
     # -- what the coordinator says -----------------------------------------------------------
 
@@ -140,7 +164,7 @@ class Machine:
                 effects.append(Happened("left", name, "the coordinator says so"))
         self._left = left
         if self.phase is Phase.LOBBY and view.founding:
-            self._late = self._me not in view.founding
+            self._late = self._lag > 0 and self._me not in view.founding
             # A late joiner asks for round 1 and is given whatever is newest: it then jumps there.
             return (*effects, *self._begin_round(2 if self._late else 1, now_s))
         return (*effects, *self._settle(now_s))
@@ -196,10 +220,12 @@ class Machine:
         if neighbour is None:
             return ()
         effects = self._life(neighbour, now_s)
-        over = self.phase in {Phase.DRAIN, Phase.LEFT}
-        if over or neighbour.pulling is not None or neighbour.has(manifest.round_no):
+        heals = manifest.part is Part.STATE
+        if heals != (name == self._healing) or self.phase in {Phase.DRAIN, Phase.LEFT}:
             return effects
-        slot = neighbour.spare_slot()
+        if neighbour.pulling is not None or (not heals and neighbour.has(manifest.round_no)):
+            return effects
+        slot = STATE_SLOT if heals else neighbour.spare_slot()
         neighbour.pulling = Pulling(digest, manifest.round_no, slot)
         return (*effects, Fetch(name, manifest, digest, slot), *self._settle(now_s))
 
@@ -229,6 +255,9 @@ class Machine:
         if neighbour.pulling.digest != snapshot.digest:
             return ()
         neighbour.pulling.snapshot = snapshot
+        if neighbour.pulling.slot == STATE_SLOT:
+            neighbour.pulling = None
+            return (*self._life(neighbour, now_s), Order(Adopt(name, snapshot)))
         return (*self._life(neighbour, now_s), Order(Inspect(name, snapshot)))
 
     def pull_failed(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
@@ -238,8 +267,10 @@ class Machine:
             return ()
         neighbour.pulling = None
         effects: tuple[Effect, ...] = (Happened("pull-failed", name, reason),)
-        if self.phase is Phase.COLLECT and not neighbour.settled(self.round_no - 1):
-            effects += (Question(name, self.round_no - 1),)
+        if name == self._healing:
+            return (*effects, *self._mix_alone())
+        if self.phase is Phase.COLLECT and not neighbour.settled(self._wanted):
+            effects += (Question(name, self._wanted, self._part()),)
         return (*effects, *self._settle(now_s))
 
     def inspected(self, done: Inspected, now_s: float) -> tuple[Effect, ...]:
@@ -258,10 +289,30 @@ class Machine:
         neighbour.good = Held(pulling.round_no, snapshot, pulling.slot)
         if self.phase is not Phase.COLLECT:
             return ()  # filed: it arrived after its round had closed
-        if neighbour.has(self.round_no - 1):
+        if neighbour.has(self._wanted):
             neighbour.arrived(now_s - self._began_s)
             return self._settle(now_s)
-        return (Question(name, self.round_no - 1), *self._settle(now_s))
+        return (Question(name, self._wanted, self._part()), *self._settle(now_s))
+
+    def replied(self, reply: Step, now_s: float) -> tuple[Effect, ...]:
+        """The trainer has done one step of a round, or tells how far it is."""
+        match reply:
+            case Working():
+                return self.working(reply, now_s)
+            case Inspected():
+                return self.inspected(reply, now_s)
+            case MixDone():
+                return self.mixed(reply, now_s)
+            case Adopted():
+                return self.adopted(reply, now_s)
+            case TrainDone():
+                return self.trained(reply, now_s)
+            case Evaluated():
+                return self.evaluated(reply, now_s)
+            case Published():
+                return self.published(reply, now_s)
+            case _:
+                assert_never(reply)
 
     # -- what the trainer says -----------------------------------------------------------------
 
@@ -270,8 +321,23 @@ class Machine:
         return (Tell(self.round_no, self.phase.value, news.fraction, eta_s),)
 
     def mixed(self, done: MixDone, now_s: float) -> tuple[Effect, ...]:
+        if done.adopt:
+            return self._heal(PeerId(done.adopt), now_s)
         self._mixed = done
+        if not self._lag:  # a relay trains nothing
+            return self._enter(Phase.PUBLISH, Order(Publish(self.round_no)))
         return self._enter(Phase.TRAIN, Order(Train(self.round_no)))
+
+    def adopted(self, done: Adopted, now_s: float) -> tuple[Effect, ...]:
+        """The trainer has taken over the state of a neighbour, or could not."""
+        name = PeerId(done.neighbour)
+        if name != self._healing:
+            return ()
+        if done.fault:
+            return (Happened("resync-failed", name, done.fault), *self._mix_alone())
+        self._healing = ""
+        resync = Happened("resync", name, "its start and memory were adopted")
+        return (resync, Order(replace(self._mix, may_adopt=False)))
 
     def trained(self, done: TrainDone, now_s: float) -> tuple[Effect, ...]:
         self._trained = done
@@ -279,14 +345,18 @@ class Machine:
 
     def evaluated(self, done: Evaluated, now_s: float) -> tuple[Effect, ...]:
         self._scores = done
-        return self._enter(Phase.PUBLISH, Order(Publish(self.round_no)))
+        update = self._exchange is Exchange.NEIGHBOURS and bool(self.relay)
+        return self._enter(Phase.PUBLISH, Order(Publish(self.round_no, update)))
 
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
         self._work_s = max(self._work_s, now_s - self._worked_from_s)
         record = replace(
             self._record(now_s), digest=done.content.hex(), tensors=_digests(done.snapshot)
         )
-        effects = (Serve(done.snapshot, done.round_no), Record(record))
+        effects: tuple[Effect, ...] = (
+            *(Serve(ref, done.round_no) for ref in (done.snapshot, *done.more)),
+            Record(record),
+        )
         self._skipped = ()
         if self.round_no >= self._rounds:
             return (*effects, *self._drain(now_s))
@@ -308,7 +378,8 @@ class Machine:
         """Neighbours that this COLLECT still waits for, sorted."""
         if self.phase is not Phase.COLLECT:
             return ()
-        return tuple(n for n in self.asked if not self.neighbours[n].settled(self.round_no - 1))
+        wanted = self._wanted
+        return tuple(n for n in self._waited_for() if not self.neighbours[n].settled(wanted))
 
     # -- COLLECT --------------------------------------------------------------------------------
 
@@ -322,15 +393,16 @@ class Machine:
                     return self._drain(now_s)
         self.round_no = round_no
         self.phase = Phase.COLLECT
+        self._healing = ""
         self._began_s = self._round_began_s = now_s
         self._mixed = self._trained = self._scores = None
-        self.asked = self._to_ask(round_no - 1)
+        self.asked = self._to_ask(self._wanted)
         effects: list[Effect] = [Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
         for name in self.asked:
             neighbour = self.neighbours[name]
             neighbour.begin()
-            if not neighbour.settled(round_no - 1) and neighbour.pulling is None:
-                effects.append(Question(name, round_no - 1))
+            if not neighbour.settled(self._wanted) and neighbour.pulling is None:
+                effects.append(Question(name, self._wanted, self._part()))
         return (*effects, *self._settle(now_s))
 
     def _refresh_roster(self) -> None:
@@ -341,11 +413,13 @@ class Machine:
             self._roster = tuple(n for n in founding if n not in self._left)
         else:
             self._roster = roster_of(self._view)
+        if not self._lag:
+            self._adjacent = self._roster
+            return
         if self._me not in self._roster:
             self._roster = tuple(sorted((*self._roster, self._me)))
         self._adjacent = neighbours(self._topology.graph(self._roster, self._seed), self._me)
-        for name in self._adjacent:
-            self._known(name)
+        self.relay = min(relays_of(self._view), default="")
 
     def _known(self, name: PeerId) -> Neighbour:
         if name not in self.neighbours:
@@ -353,14 +427,28 @@ class Machine:
         return self.neighbours[name]
 
     def _to_ask(self, round_no: int) -> tuple[PeerId, ...]:
-        """Who was to publish `round_no` and is a neighbour; nobody has a round 0 to give."""
-        if round_no < 1 or not self._exchanges:
-            return ()
+        """Who was to publish `round_no` and is needed; nobody has a round 0 to give."""
+        relay = (PeerId(self.relay),) if self.relay else ()
         names: Iterable[PeerId] = self._adjacent
+        if self._exchange is Exchange.NONE:
+            names = relay = ()
+        elif self._exchange is Exchange.RELAY or (self._exchange is Exchange.COMMON and relay):
+            names = ()
         if self._participation < 1.0 and not self._late:
             publishing = active(self._roster, self._participation, self._seed, round_no)
             names = (n for n in names if n in publishing)
-        return tuple(names)
+        asked = tuple(sorted((*names, *relay)))
+        for name in asked:
+            self._known(name)
+        return asked if round_no >= 1 else ()
+
+    def _part(self) -> Part:
+        return Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
+
+    def _waited_for(self) -> list[PeerId]:
+        """A relay beside neighbours is welcome when it comes, and no reason to wait."""
+        extra = self.relay if self._exchange is Exchange.NEIGHBOURS else ""
+        return [name for name in self.asked if name != extra]
 
     def _settle(self, now_s: float) -> tuple[Effect, ...]:
         """Close what is due to be closed; else say when to look again."""
@@ -368,11 +456,12 @@ class Machine:
             return self._settle_collect(now_s)
         if self.phase is Phase.DRAIN:
             return self._settle_drain(now_s)
+        if self._healing:
+            return (WakeAt(self._heal_by_s),) if now_s < self._heal_by_s else self._mix_alone()
         return ()
 
     def _settle_collect(self, now_s: float) -> tuple[Effect, ...]:
-        wanted = self.round_no - 1
-        pending = [self.neighbours[n] for n in self.asked if not self.neighbours[n].settled(wanted)]
+        pending = [self.neighbours[n] for n in self.missing()]
         if not pending:
             return self._close(now_s)
         bound_s = self._began_s + self.pace.bound(self._longest_s())
@@ -382,7 +471,7 @@ class Machine:
             return (WakeAt(bound_s),)  # all: only the bound ends the wait
         silent_s = {n.name: n.silent_s(self._began_s, self.pace) for n in pending}
         living = [n for n in pending if not n.lost and now_s < silent_s[n.name]]
-        got = len(self.asked) - len(pending)
+        got = len(self._waited_for()) - len(pending)
         if got < math.ceil(self.pace.quorum * (got + len(living))):
             return (WakeAt(min(bound_s, *(silent_s[n.name] for n in living))),)
         due_s = min(bound_s, max(n.give_up_s(self._began_s, self.pace) for n in pending))
@@ -410,8 +499,15 @@ class Machine:
         self._late = False
         self._waited_s = now_s - self._began_s
         self._worked_from_s = now_s
-        order = Order(Mix(self.round_no, len(self._adjacent), self._inputs))
-        return (*effects, *self._enter(Phase.MIX, order))
+        self._mix = Mix(
+            self.round_no,
+            len(self._adjacent),
+            self._inputs,
+            self._roster,
+            self.relay,
+            may_adopt=self._exchange is Exchange.COMMON and not self.relay,
+        )
+        return (*effects, *self._enter(Phase.MIX, Order(self._mix)))
 
     def _silence_of(self, neighbour: Neighbour, now_s: float) -> str:
         if math.isinf(neighbour.heard_s):
@@ -420,7 +516,7 @@ class Machine:
 
     def _jump_target(self) -> int:
         """The round to jump to, or 0."""
-        wanted = self.round_no - 1
+        wanted = self._wanted
         fresh = [
             held.round_no
             for name in self.asked
@@ -428,11 +524,11 @@ class Machine:
         ]
         if not fresh or median_low(fresh) - wanted < CATCH_UP_ROUNDS:
             return 0
-        return min(median_low(fresh) + 1, self._rounds)
+        return min(median_low(fresh) + self._lag, self._rounds)
 
     def _sort_out(self) -> None:
         """Decide what is mixed: fresh, stale with its factor, or not at all."""
-        wanted = self.round_no - 1
+        wanted = self._wanted
         inputs: list[Input] = []
         missing: list[PeerId] = []
         self._used, self._stale = {}, {}
@@ -449,6 +545,19 @@ class Machine:
             inputs.append(Input(held.snapshot, freshness(int(age), self.pace.half_life)))
         self._inputs, self._missing = tuple(inputs), tuple(missing)
 
+    # -- a common model that has come apart ------------------------------------------------------
+
+    def _heal(self, name: PeerId, now_s: float) -> tuple[Effect, ...]:
+        """Before the round goes on, adopt the state of the largest group that agrees."""
+        self._healing = name
+        self._heal_by_s = now_s + self.pace.silence_s
+        return (Question(name, self._wanted, Part.STATE), WakeAt(self._heal_by_s))
+
+    def _mix_alone(self) -> tuple[Effect, ...]:
+        """It cannot be had: a local round, and the next one tries again."""
+        self._healing = ""
+        return (Order(replace(self._mix, inputs=(), may_adopt=False)),)
+
     # -- the rest of a round ----------------------------------------------------------------------
 
     def _enter(self, phase: Phase, order: Order) -> tuple[Effect, ...]:
@@ -458,6 +567,7 @@ class Machine:
     def _record(self, now_s: float) -> RoundRecord:
         mixed, trained, scores = self._mixed, self._trained, self._scores
         faults = {n: self.neighbours[n].fault for n in self.asked if self.neighbours[n].fault}
+        faults |= {PeerId(u.sender): u.reason for u in mixed.unused} if mixed else {}
         return RoundRecord(
             round_no=self.round_no,
             used=dict(self._used),
@@ -477,6 +587,7 @@ class Machine:
             served=scores.served if scores else "trained",
             weights=mixed.weights if mixed else (),
             notes={note.name: note.value for note in mixed.notes} if mixed else {},
+            groups=mixed.groups if mixed else (),
             pulled_bytes=sum(self.neighbours[n].pulled_bytes for n in self.asked),
         )
 
@@ -488,7 +599,7 @@ class Machine:
     def _drain(self, now_s: float) -> tuple[Effect, ...]:
         self.phase = Phase.DRAIN
         self._began_s = now_s
-        farewells = tuple(Farewell(n) for n in sorted(self.neighbours)) if self._exchanges else ()
+        farewells = tuple(Farewell(n) for n in sorted(self.neighbours))
         return (
             Tell(self.round_no, Phase.DRAIN.value, 0.0, 0.0),
             *farewells,
@@ -500,7 +611,7 @@ class Machine:
         open_ones = [
             n
             for n in self.neighbours.values()
-            if self._exchanges and not n.gone and not n.lost and not (n.said_done and n.knows_done)
+            if not n.gone and not n.lost and not (n.said_done and n.knows_done)
         ]
         end_s = self._began_s + self.pace.drain_s
         due_s = self._began_s

@@ -22,6 +22,8 @@ from peer.mixers.buffers import WithBuffers
 from peer.mixers.fedavg import FedAvg
 from peer.mixers.fedc2i import FedC2I
 from peer.mixers.local import Local
+from peer.mixers.relay import Relay
+from peer.mixers.replicated import Replicated
 from peer.models.split import SplitModel
 from peer.options.fields import Value
 from peer.options.methods import Need
@@ -31,6 +33,7 @@ from peer.solvers.base import Progress, Solver
 from peer.solvers.fedconst import FedConst
 from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
+from protocol.errors import ConfigError
 from protocol.params import Params, State
 from protocol.round import Start, Trained
 
@@ -41,6 +44,8 @@ MIXERS: Mapping[str, Callable[[Any], Mixer]] = {
     "fedavg": FedAvg,
     "fedc2i": FedC2I,
     "local": Local,
+    "relay": Relay,
+    "replicated": lambda _options: Replicated(FedAvgServer()),
 }
 
 SOLVERS: Mapping[str, Callable[[Any], Solver]] = {
@@ -103,10 +108,25 @@ def make_method(flat: Mapping[str, Value]) -> Method:
     """
     recipe = read(flat)
     mixer = MIXERS[recipe.mixer.name](recipe.mixer.options)
-    aggregator = AGGREGATORS.get(recipe.aggregator.name)
+    make = AGGREGATORS.get(recipe.aggregator.name)
+    aggregator = make(recipe.aggregator.options) if make else None
+    if isinstance(mixer, Replicated):
+        mixer = _replicated(aggregator, recipe)
+    else:
+        mixer = WithBuffers(mixer, recipe.mix.buffers)
     return Method(
         recipe=recipe,
-        mixer=WithBuffers(mixer, recipe.mix.buffers),
+        mixer=mixer,
         solver=SOLVERS[recipe.solver.name](recipe.solver.options),
-        aggregator=aggregator(recipe.aggregator.options) if aggregator else None,
+        aggregator=aggregator,
     )
+
+
+def _replicated(aggregator: Aggregator | None, recipe: Recipe) -> Replicated:
+    if aggregator is None:
+        raise ConfigError("mixer = replicated needs an aggregator, such as aggregator = fedavg")
+    if recipe.mix.buffers == "local":
+        raise ConfigError(
+            "mix.buffers = local and mixer = replicated: a common model has no local part"
+        )
+    return Replicated(aggregator)

@@ -35,23 +35,18 @@ from peer.effects import (
 )
 from peer.machine import Machine, Phase
 from peer.options.fields import Value
+from peer.roles import Exchange, Role
 from peer.settings import Settings, complete
 from peer.work import (
     Alone,
     AloneDone,
-    Evaluated,
     Failed,
-    Inspected,
-    MixDone,
     Prepare,
     Prepared,
-    Published,
     Quit,
     Reply,
     Setting,
     SnapshotRef,
-    TrainDone,
-    Working,
 )
 from protocol.errors import OperatorError, RemoteProtocolError
 from protocol.ids import PeerId, RunId
@@ -79,6 +74,7 @@ class Plan:
     explicit: Mapping[str, Value]  # options that were typed, and what the data fix
     data: str  # path of the shard
     device: str  # cpu, or the number of a GPU
+    role: Role
     out: str  # folder of the run, in which this peer has one of its own; empty: runs/NAME OF RUN
     alone: bool  # afterwards, train on the own data alone as well
 
@@ -162,20 +158,8 @@ class Node:
                 return self.fail(reason, 2 if operator else 1, now_s)
             case AloneDone():
                 return (Compared(reply), *self._compare())
-            case Working():
-                return self._play(lambda m: m.working(reply, now_s), now_s)
-            case Inspected():
-                return self._play(lambda m: m.inspected(reply, now_s), now_s)
-            case MixDone():
-                return self._play(lambda m: m.mixed(reply, now_s), now_s)
-            case TrainDone():
-                return self._play(lambda m: m.trained(reply, now_s), now_s)
-            case Evaluated():
-                return self._play(lambda m: m.evaluated(reply, now_s), now_s)
-            case Published():
-                return self._play(lambda m: m.published(reply, now_s), now_s)
             case _:
-                assert_never(reply)
+                return self._play(lambda machine: machine.replied(reply, now_s), now_s)
 
     def trainer_ended(self, last_words: str, now_s: float) -> tuple[Act, ...]:
         """The trainer process is gone, though nobody told it to go."""
@@ -258,7 +242,7 @@ class Node:
         plan = self.plan
         name = self.view.run_name if self.view is not None else run.hex()[:8]
         directory = str(Path(plan.out or Path("runs", name)).absolute() / plan.me)
-        prepare = Prepare(plan.me, run, settings, plan.data, plan.device, directory)
+        prepare = Prepare(plan.me, plan.role, run, settings, plan.data, plan.device, directory)
         return (Order(prepare),)
 
     def _prepared(self, prepared: Prepared, now_s: float) -> tuple[Act, ...]:
@@ -273,7 +257,7 @@ class Node:
             rounds=settings.run.rounds,
             pace=settings.pace,
             participation=settings.run.participation,
-            exchanges=prepared.exchanges,
+            exchange=Exchange(prepared.exchange),
         )
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (
@@ -345,8 +329,8 @@ class Node:
 
     def _act(self, effect: Effect, now_s: float) -> tuple[Act, ...]:
         match effect:
-            case Question(name, round_no):
-                return self._link(name, lambda link: link.ask(round_no, now_s), now_s)
+            case Question(name, round_no, part):
+                return self._link(name, lambda link: link.ask(round_no, now_s, part), now_s)
             case Farewell(name):
                 return self._link(name, lambda link: link.finish(now_s), now_s)
             case WakeAt(at_s):

@@ -33,7 +33,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 ALONE_NAMES = {"sgd": "alone, SGD", "same": "alone, same solver"}
 ALONE_DASHES: Mapping[str, Any] = {"sgd": (0, (1.5, 2)), "same": (0, (5, 2))}
 LABELLED_CELLS = 16  # peers up to which each cell shows its number
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 10.0,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,

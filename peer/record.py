@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peer.work import Score, Weights
+from peer.work import Group, Score, Weights
 from protocol.ids import PeerId
 
 __all__ = ["RoundRecord"]
@@ -29,6 +29,7 @@ class RoundRecord:
     served: str = "trained"
     weights: tuple[Weights, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()  # of layers, as an aggregator sees them
     pulled_bytes: int = 0
     digest: str = ""  # of the published layout and tensors, in hex
     tensors: Mapping[str, str] = field(default_factory=dict)  # by name: of each, its first 8 bytes

@@ -16,6 +16,7 @@ from peer.dataplane.server import Server
 from peer.display import Display
 from peer.node import Node, Plan
 from peer.options.fields import Value
+from peer.roles import Role
 from peer.runtime import Runtime, Sockets
 from peer.settings import complete
 from protocol.clock import MonotonicClock
@@ -94,6 +95,7 @@ def run_peer(asked: Asked, display: Display) -> int:
                 )
                 plan = Plan(
                     me=name,
+                    role=Role.PEER,
                     explicit=wishes,
                     data=str(facts.path.absolute()),
                     device=asked.gpu,

@@ -5,25 +5,24 @@ directory. Knows no socket, no neighbour beyond its name, and no other peer's da
 process runs it behind a pipe; a simulator may call it directly.
 """
 
-import math
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import assert_never
 
-from peer.admission import first_unfinite, norm_fault
+from peer.admission import first_unfinite
 from peer.bench import Bench
-from peer.exchange import (
-    Origin,
-    content_digest,
-    digest_of,
-    read_contribution,
-    sections_of,
-    write_contribution,
-)
+from peer.common import CommonModel
+from peer.evidence import finite, mix_done
+from peer.exchange import Origin, digest_of, read_contribution, sections_of
+from peer.inspection import Inspector
 from peer.mixers.base import Mixer
+from peer.mixers.replicated import Replicated
+from peer.publishing import Shelving, state_of, update_of
+from peer.roles import exchange_of
 from peer.solvers.base import Progress, Solver
 from peer.work import (
+    Adopt,
+    Adopted,
     Alone,
     AloneDone,
     Command,
@@ -33,28 +32,25 @@ from peer.work import (
     Inspected,
     Mix,
     MixDone,
-    Note,
     Prepare,
     Prepared,
     Publish,
     Published,
     Quit,
     Reply,
-    SnapshotRef,
     Train,
     TrainDone,
-    Weights,
 )
 from protocol.errors import LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import NOTHING, Params, State, norm, weighted_mean
+from protocol.params import Params, State, weighted_mean
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.tensors import spec_body
+from protocol.wire.fields import as_text
 from protocol.wire.layout import schema_digest
+from protocol.wire.messages import Part
 
 __all__ = ["Trainer"]
-
-KEPT_SNAPSHOTS = 2  # what the server serves: this one and the one before
 
 
 @dataclass(slots=True, eq=False)
@@ -69,16 +65,18 @@ class _Learner:
     start: Start  # where this round's training begins
     trained: Trained  # the newest result, in full
     round_no: int  # of that result; 0 is the initial model
+    inspector: Inspector
+    shelving: Shelving
+    common: CommonModel | None = None  # where one start is common to all
     base: bytes = b""  # digest of the start point that `trained` came from
+    memory: bytes = b""  # of the aggregator's memory there
     degree: int = 0
     num_rounds: int = 0  # trained so far: the budget of those who train alone
-    files: tuple[Path, ...] = ()  # published, oldest first; those before it are of no use
 
 
 class Trainer:
     def __init__(self) -> None:
         self._learner: _Learner | None = None
-        self._norms: dict[PeerId, float] = {}  # of the neighbours' newest admitted points
 
     def carry_out(self, command: Command, progress: Progress) -> Reply | None:
         """Do as the node says; None for the order to quit.
@@ -94,6 +92,8 @@ class Trainer:
                 return self.inspect(command)
             case Mix():
                 return self.mix(command)
+            case Adopt():
+                return self.adopt(command)
             case Train():
                 return self.train(command, progress)
             case Evaluate():
@@ -134,6 +134,9 @@ class Trainer:
             start=start,
             trained=initial,
             round_no=0,
+            inspector=Inspector(bench.settings.admit, lambda: self._ready().trained.params),
+            shelving=Shelving(bench.directory),
+            common=CommonModel(mixer, start) if isinstance(mixer, Replicated) else None,
         )
         shared = mixer.share(initial)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
@@ -141,7 +144,7 @@ class Trainer:
             schema=schema_digest(specs),
             init=digest_of(start.params),
             shared=specs,
-            exchanges=shared is not None,
+            exchange=exchange_of(bench.settings.recipe.mixer.name),
             num_parameters=sum(t.numel() for t in start.params.values()),
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
@@ -152,27 +155,7 @@ class Trainer:
 
     def inspect(self, command: Inspect) -> Inspected:
         """Look at a neighbour's parameters before they may be mixed."""
-        neighbour = PeerId(command.neighbour)
-        fault = self._fault(neighbour, command.snapshot)
-        return Inspected(command.neighbour, command.snapshot.digest, fault)
-
-    def _fault(self, neighbour: PeerId, ref: SnapshotRef) -> str:
-        learner = self._ready()
-        admit = learner.bench.settings.admit
-        trained = read_contribution(ref).trained
-        for section, tensors in sections_of(trained).items():
-            if admit.finite and (name := first_unfinite(tensors)) is not None:
-                return f"{section}/{name} holds a NaN or an infinity"
-        size = norm(trained.params)
-        if admit.norm:
-            others = [n for name, n in sorted(self._norms.items()) if name != neighbour]
-            shared = learner.mixer.share(learner.trained)
-            own = norm(shared.params) if shared is not None else 0.0
-            fault = norm_fault(size, own, others)
-            if fault:
-                return fault
-        self._norms[neighbour] = size
-        return ""
+        return self._ready().inspector.inspect(command)
 
     # -- MIX -----------------------------------------------------------------------------------
 
@@ -185,32 +168,38 @@ class Trainer:
             read_contribution(part.snapshot, freshness=part.freshness, device=device)
             for part in command.inputs
         ]
-        if learner.round_no == 0 and others:
-            mixed = _arrive(learner.trained, others)
-        else:
-            mixed = self._mix(learner, others, command.round_no)
+        mixed = self._mixed(learner, others, command)
+        seconds = time.perf_counter() - began_s
+        if not isinstance(mixed, Mixed):
+            return MixDone(command.round_no, (), (), seconds, adopt=mixed)
         learner.start = _own(mixed.start)
         learner.degree = command.degree
-        return MixDone(
-            command.round_no,
-            tuple(_weights(sender, mixed) for sender in sorted(mixed.client_weight)),
-            tuple(Note(name, _finite(value)) for name, value in sorted(mixed.notes.items())),
-            time.perf_counter() - began_s,
-        )
+        return mix_done(command.round_no, mixed, seconds)
 
-    def _mix(self, learner: _Learner, others: list[Contribution], round_no: int) -> Mixed:
+    def _mixed(self, learner: _Learner, others: list[Contribution], command: Mix) -> Mixed | PeerId:
         bench = learner.bench
         own = Contribution(
             sender=bench.peer,
             round_no=learner.round_no,
             base=learner.base,
+            memory=learner.memory,
             degree=learner.degree,
             trained=learner.trained,
         )
-        with bench.seeded("mix", round_no) as seed:
+        if learner.common is not None:
+            return learner.common.mix(own if learner.round_no else None, others, command)
+        if learner.round_no == 0 and others:
+            return _arrive(learner.trained, others)
+        with bench.seeded("mix", command.round_no) as seed:
             probe = bench.probe(learner.trained.buffers, seed)
             mixed, learner.mixer_state = learner.mixer.mix(learner.mixer_state, own, others, probe)
         return mixed
+
+    def adopt(self, command: Adopt) -> Adopted:
+        """Take over the common start and memory of a neighbour."""
+        common = self._ready().common
+        fault = "this method has no common model" if common is None else common.adopt(command)
+        return Adopted(command.neighbour, as_text(fault))
 
     # -- TRAIN -----------------------------------------------------------------------------------
 
@@ -232,8 +221,9 @@ class Trainer:
         learner.trained, learner.round_no = trained, command.round_no
         learner.num_rounds += 1
         learner.base = digest_of(learner.start.params)
+        learner.memory = learner.common.memory if learner.common is not None else b""
         seconds = time.perf_counter() - began_s
-        return TrainDone(command.round_no, trained.num_steps, _finite(loss), seconds)
+        return TrainDone(command.round_no, trained.num_steps, finite(loss), seconds)
 
     # -- EVALUATE, PUBLISH ---------------------------------------------------------------------
 
@@ -263,24 +253,21 @@ class Trainer:
             raise LocalProtocolError(
                 f"asked to publish round {command.round_no}, the result is of {learner.round_no}"
             )
-        folder = learner.bench.directory / "state" / "snapshots"
-        folder.mkdir(parents=True, exist_ok=True)
         origin = Origin(
             run=learner.bench.run,
             sender=learner.bench.peer,
             round_no=command.round_no,
             base=learner.base,
+            memory=learner.memory,
             degree=learner.degree,
         )
         shared = learner.mixer.share(learner.trained)
-        if shared is None:
-            shared = replace(learner.trained, params=NOTHING, buffers=NOTHING, extras=NOTHING)
-        file = _snapshot_file(folder, command.round_no)
-        ref = write_contribution(file, origin, shared)
-        learner.files = (*learner.files, file)[-KEPT_SNAPSHOTS:]
-        for old in set(folder.glob("*.safetensors")) - set(learner.files):
-            old.unlink(missing_ok=True)  # an earlier process's too; who reads one has it mapped
-        return Published(command.round_no, ref, content_digest(spec_body(sections_of(shared))))
+        more: list[tuple[Part, Trained]] = []
+        if shared is not None and learner.common is not None:
+            more.append((Part.STATE, state_of(learner.common.state, shared)))
+        if shared is not None and command.update:
+            more.append((Part.UPDATE, update_of(learner.start, learner.trained, shared)))
+        return learner.shelving.publish(origin, shared, more)
 
     # -- after the run -----------------------------------------------------------------------------
 
@@ -322,24 +309,6 @@ def _own(start: Start) -> Start:
         return {name: tensor.detach().clone() for name, tensor in params.items()}
 
     return Start(cloned(start.params), cloned(start.buffers), cloned(start.extras))
-
-
-def _weights(sender: PeerId, mixed: Mixed) -> Weights:
-    return Weights(
-        sender,
-        mixed.client_weight[sender],
-        _finite(mixed.client_loss.get(sender, -1.0)),
-        mixed.class_weight.get(sender, ()),
-    )
-
-
-def _finite(value: float) -> float:
-    """A number for the record: -1 where there is none."""
-    return value if math.isfinite(value) else -1.0
-
-
-def _snapshot_file(folder: Path, round_no: int) -> Path:
-    return folder / f"{round_no:08d}.safetensors"
 
 
 def _silent(done: int, planned: int) -> None:

@@ -13,12 +13,15 @@ from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TENSORS,
 
 __all__ = [
     "WORK",
+    "Adopt",
+    "Adopted",
     "Alone",
     "AloneDone",
     "Command",
     "Evaluate",
     "Evaluated",
     "Failed",
+    "Group",
     "Input",
     "Inspect",
     "Inspected",
@@ -33,8 +36,10 @@ __all__ = [
     "Score",
     "Setting",
     "SnapshotRef",
+    "Step",
     "Train",
     "TrainDone",
+    "Unused",
     "Weights",
     "Working",
 ]
@@ -68,12 +73,13 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Load the data, build the model, make the initial point."""
+    """Load the data, build the model, make the initial point. A relay has no data."""
 
     peer: Name
+    role: Annotated[str, Size(1, 16)]  # peer or relay
     run: Annotated[bytes, Size(16, 16)]
     settings: Annotated[tuple[Setting, ...], Size(0, 256)]
-    data: _Path
+    data: Annotated[str, Size(0, 4096)]
     device: Annotated[str, Size(1, 16)]  # cpu, or the number of a GPU
     directory: _Path  # the peer's run directory
 
@@ -99,6 +105,17 @@ class Mix:
     round_no: RoundNo
     degree: Annotated[int, Range(0, MAX_MEMBERS)]
     inputs: Annotated[tuple[Input, ...], Size(0, MAX_MEMBERS)]  # sorted by sender
+    roster: Annotated[tuple[Name, ...], Size(0, MAX_MEMBERS)]  # all peers, present or not, sorted
+    relay: Annotated[str, Size(0, 64)] = ""  # who aggregates, where somebody does
+    may_adopt: bool = False  # say whose state to adopt, rather than mix from another start
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Take over the common start and the aggregator's memory of the round that was collected."""
+
+    neighbour: Name
+    snapshot: SnapshotRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,7 @@ class Evaluate:
 @dataclass(frozen=True, slots=True)
 class Publish:
     round_no: RoundNo
+    update: bool = False  # also start minus trained, for a relay
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +146,7 @@ class Quit:
     pass
 
 
-Command: TypeAlias = Prepare | Inspect | Mix | Train | Evaluate | Publish | Alone | Quit
+Command: TypeAlias = Prepare | Inspect | Mix | Adopt | Train | Evaluate | Publish | Alone | Quit
 
 # -- replies ----------------------------------------------------------------------------------
 
@@ -150,7 +168,7 @@ class Prepared:
     shared: Annotated[
         tuple[TensorSpec, ...], Size(0, MAX_TENSORS)
     ]  # digests are those of the initial model
-    exchanges: bool  # False: this method shares nothing and needs nobody
+    exchange: Annotated[str, Size(1, 16)]  # whom a round needs: a machine.Exchange
     num_parameters: Annotated[int, Range(0, 2**48)]
     num_examples: Annotated[int, Range(0, 2**48)]
     class_counts: Annotated[tuple[int, ...], Size(0, 65536)]
@@ -181,11 +199,36 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """What an aggregator says of one group of layers."""
+
+    name: Annotated[str, Size(1, 200)]
+    notes: Annotated[tuple[Note, ...], Size(0, 32)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """A contribution that was admitted, but is of another start."""
+
+    sender: Name
+    reason: Text
+
+
+@dataclass(frozen=True, slots=True)
 class MixDone:
     round_no: RoundNo
     weights: Annotated[tuple[Weights, ...], Size(0, MAX_MEMBERS)]
     notes: Annotated[tuple[Note, ...], Size(0, 64)]
     seconds: Seconds
+    groups: Annotated[tuple[Group, ...], Size(0, 4096)] = ()
+    unused: Annotated[tuple[Unused, ...], Size(0, MAX_MEMBERS)] = ()
+    adopt: Annotated[str, Size(0, 64)] = ""  # nothing was mixed: first adopt the state of this one
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    neighbour: Name
+    fault: Text  # empty: done
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +254,7 @@ class Published:
     round_no: RoundNo
     snapshot: SnapshotRef
     content: Digest  # of layout and tensors alone: equal in two runs that learnt the same
+    more: Annotated[tuple[SnapshotRef, ...], Size(0, 2)] = ()  # other parts of the same round
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +282,13 @@ class Failed:
     operator: bool  # a person must change something; otherwise it is a bug of ours
 
 
+# One step of a round, as the round machine hears of it.
+Step: TypeAlias = Working | Inspected | MixDone | Adopted | TrainDone | Evaluated | Published
 Reply: TypeAlias = (
     Prepared
     | Inspected
     | MixDone
+    | Adopted
     | TrainDone
     | Evaluated
     | Published
@@ -261,6 +308,7 @@ WORK: Codec[Command | Reply] = Codec(
         6: Publish,
         7: Alone,
         8: Quit,
+        9: Adopt,
         32: Prepared,
         33: Inspected,
         34: MixDone,
@@ -270,6 +318,7 @@ WORK: Codec[Command | Reply] = Codec(
         38: AloneDone,
         39: Working,
         40: Failed,
+        41: Adopted,
     },
     max_bytes=MAX_FRAME_BYTES,
 )

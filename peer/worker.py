@@ -16,6 +16,7 @@ from peer.lifeline import die_with_parent
 from peer.pipe import Pipe
 from peer.trainer import Trainer
 from peer.work import (
+    Adopt,
     Alone,
     Command,
     Evaluate,
@@ -66,7 +67,7 @@ def _phase(command: Command) -> tuple[str, int]:
     match command:
         case Mix(round_no) | Train(round_no) | Evaluate(round_no) | Publish(round_no):
             return type(command).__name__.lower(), round_no
-        case Prepare() | Inspect() | Alone() | Quit():
+        case Prepare() | Inspect() | Adopt() | Alone() | Quit():
             return type(command).__name__.lower(), 0
         case _:
             assert_never(command)

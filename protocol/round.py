@@ -47,6 +47,7 @@ class Contribution:
     sender: PeerId
     round_no: int  # the sender's, >= 0
     base: bytes  # digest of the start point that it was trained from; empty for round 0
+    memory: bytes = b""  # digest of the aggregator's memory there, where every peer has one
     degree: int  # the sender's number of neighbours, >= 0
     trained: Trained
     freshness: float = 1.0  # factor on the raw mixing weight: 0.5^(age/half_life), in (0, 1]
@@ -64,6 +65,9 @@ class Mixed:
     # own mean loss without that peer, nats
     client_loss: Mapping[PeerId, float] = field(default_factory=dict)
     notes: Mapping[str, float] = field(default_factory=dict)  # e.g. classes absent from the batch
+    # of an aggregator: by group of layers, then name
+    groups: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unused: Mapping[PeerId, str] = field(default_factory=dict)  # contributions left out, and why
 
 
 @dataclass(frozen=True, slots=True, eq=False)

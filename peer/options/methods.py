@@ -98,6 +98,8 @@ MIXERS: Mapping[str, Entry] = {
     "fedavg": Entry(NoOptions, "mean over the neighbourhood, weighed by training samples"),
     "fedc2i": Entry(FedC2IOptions, "weigh each peer by how much the own loss grows without it"),
     "local": Entry(NoOptions, "keep the own result; nothing is sent"),
+    "relay": Entry(NoOptions, "start from the relay's model; a local round without it"),
+    "replicated": Entry(NoOptions, "one common model: the relay's, or each peer's own copy of it"),
 }
 
 SOLVERS: Mapping[str, Entry] = {

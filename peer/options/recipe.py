@@ -31,10 +31,20 @@ SLOTS: Mapping[str, Mapping[str, Entry]] = {
 COMMON: Mapping[str, type[Options]] = {"mix": MixOptions, "train": TrainOptions}
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {
-    "kinfolk": {"mixer": "fedc2i", "solver": "fedconst", "aggregator": "none"},
+    "kinfolk": {"mixer": "fedc2i", "solver": "fedconst", "aggregator": "craft"},
     "fedc2i": {"mixer": "fedc2i", "solver": "sgd", "aggregator": "none"},
     "gossip": {"mixer": "fedavg", "solver": "sgd", "aggregator": "none"},
     "local": {"mixer": "local", "solver": "sgd", "aggregator": "none"},
+    "fedconst": {"mixer": "replicated", "solver": "fedconst", "aggregator": "fedavg"},
+    "fedavg": {"mixer": "replicated", "solver": "sgd", "aggregator": "fedavg"},
+    "craft": {"mixer": "replicated", "solver": "sgd", "aggregator": "craft"},
+    "fedavgm": {"mixer": "replicated", "solver": "sgd", "aggregator": "fedavgm"},
+    "fednova": {"mixer": "replicated", "solver": "sgd", "aggregator": "fednova"},
+    "afl": {"mixer": "replicated", "solver": "sgd", "aggregator": "afl"},
+    "qfedavg": {"mixer": "replicated", "solver": "sgd", "aggregator": "qfedavg"},
+    "fedfv": {"mixer": "replicated", "solver": "sgd", "aggregator": "fedfv"},
+    "fedlf": {"mixer": "replicated", "solver": "sgd", "aggregator": "fedlf"},
+    "config": {"mixer": "replicated", "solver": "sgd", "aggregator": "config"},
     "local+fedconst": {"mixer": "local", "solver": "fedconst", "aggregator": "none"},
 }
 

@@ -47,12 +47,13 @@ from peer.work import (
 )
 from protocol.errors import KinfolkError, OperatorError, RemoteProtocolError
 from protocol.ids import PeerId
-from protocol.wire.codec import PEER, encode_document
+from protocol.wire.codec import PEER, decode_document, encode_document
 from protocol.wire.fields import as_text
 from protocol.wire.layout import Layout
 from protocol.wire.link import WakeAt
+from protocol.wire.messages import Part, SnapshotManifest
+from protocol.wire.shelf import SNAPSHOTS_KEPT, PeerDone, Shelf, Status
 from protocol.wire.shelf import Effect as ShelfEffect
-from protocol.wire.shelf import PeerDone, Shelf, Status
 from protocol.wire.shelf import Reply as Answer
 
 __all__ = ["Begin", "Fabric", "PeerHost"]
@@ -100,6 +101,7 @@ class PeerHost:
         self._timing = timing
         self._chronicle = chronicle
         self._shelf: Shelf | None = None
+        self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, SnapshotRef] = {}  # what this peer serves, by digest
         self._steps = 1  # of one round's training
         self._directory = Path()
@@ -199,11 +201,15 @@ class PeerHost:
         self._chronicle.started(act)
 
     def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
-        self._bodies[snapshot.digest] = snapshot
-        for old in tuple(self._bodies)[:-2]:
+        part = decode_document(SnapshotManifest, snapshot.manifest).part
+        kept = self._kept.setdefault(part, [])
+        kept.append(snapshot.digest)
+        for old in kept[:-SNAPSHOTS_KEPT]:
             del self._bodies[old]
+        del kept[:-SNAPSHOTS_KEPT]
+        self._bodies[snapshot.digest] = snapshot
         if self._shelf is not None:
-            self._reply(self._shelf.publish(round_no, snapshot.manifest))
+            self._reply(self._shelf.publish(round_no, snapshot.manifest, part))
 
     def _reply(self, answers: Sequence[ShelfEffect]) -> None:
         for answer in answers:

@@ -18,6 +18,7 @@ from peer.launch.plan import Seat
 from peer.launch.report import report
 from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
+from peer.roles import Role
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, InProcess
 from peer.simulation.peer_host import PeerHost
@@ -104,6 +105,7 @@ def _host(
     )
     plan = Plan(
         me=me,
+        role=Role.PEER,
         explicit=wishes,
         data=str(seat.data.absolute()),
         device="cpu" if seat.gpu == "cpu" else seat.gpu,

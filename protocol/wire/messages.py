@@ -112,6 +112,7 @@ class SnapshotManifest:
     part: Part
     round_no: RoundNo
     base: Annotated[bytes, Size(0, 32)]  # digest of the start point; empty for round 0
+    memory: Annotated[bytes, Size(0, 32)]  # of the aggregator's memory there, if replicated
     degree: Annotated[int, Range(0, MAX_MEMBERS)]
     num_examples: Count
     num_steps: Count

@@ -32,7 +32,7 @@ from protocol.wire.messages import (
     Welcome,
 )
 
-__all__ = ["Effect", "PeerDone", "Reply", "Shelf", "Status"]
+__all__ = ["SNAPSHOTS_KEPT", "Effect", "PeerDone", "Reply", "Shelf", "Status"]
 
 SNAPSHOTS_KEPT = 2
 NOT_YET_EVERY_S = 2.0

@@ -71,7 +71,7 @@ class World:
         self.body = body
         return SnapshotManifest(
             run=bytes(16), sender="a", part=Part.RESULT, round_no=1,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
             nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=tuple(specs),
         )  # fmt: skip
 

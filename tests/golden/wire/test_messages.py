@@ -95,6 +95,7 @@ EXAMPLES: dict[str, tuple[Codec[Any], tuple[Any, ...]]] = {
                 Part.RESULT,
                 8,
                 KEY,
+                b"",
                 5,
                 150,
                 40,

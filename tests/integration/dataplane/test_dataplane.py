@@ -163,7 +163,7 @@ def snapshot(path: Path, *, seed: int, round_no: int = 1) -> tuple[SnapshotRef, 
     path.write_bytes(bytes(128) + body)
     manifest = SnapshotManifest(
         run=RUN, sender=A, part=Part.RESULT, round_no=round_no,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=specs(body),
     )  # fmt: skip
     encoded = encode_document(manifest)

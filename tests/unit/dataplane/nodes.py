@@ -29,7 +29,7 @@ class Nodes:
 def manifest(round_no: int = 1) -> SnapshotManifest:
     return SnapshotManifest(
         run=RUN, sender=A, part=Part.RESULT, round_no=round_no,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=SPECS,
     )  # fmt: skip
 

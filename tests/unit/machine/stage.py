@@ -6,6 +6,7 @@ from peer.effects import Effect, End, Farewell, Fetch, Order, Question, Record, 
 from peer.machine import Machine, Phase
 from peer.pace import Pace
 from peer.record import RoundRecord
+from peer.roles import Exchange
 from peer.work import (
     Evaluate,
     Evaluated,
@@ -40,7 +41,9 @@ def view_of(
 
 
 def manifest_of(sender: str, round_no: int) -> SnapshotManifest:
-    return SnapshotManifest(RUN, sender, Part.RESULT, round_no, b"", 2, 1, 1, 1.0, 0.1, 0.0, (), ())
+    return SnapshotManifest(
+        RUN, sender, Part.RESULT, round_no, b"", b"", 2, 1, 1, 1.0, 0.1, 0.0, (), ()
+    )
 
 
 def digest_of(sender: str, round_no: int) -> bytes:
@@ -61,7 +64,7 @@ class Stage:
         *,
         rounds: int = 10,
         pace: Pace | None = None,
-        exchanges: bool = True,
+        exchange: Exchange = Exchange.NEIGHBOURS,
         participation: float = 1.0,
         topology: str = "full",
     ) -> None:
@@ -74,7 +77,7 @@ class Stage:
             seed=7,
             rounds=rounds,
             pace=pace or Pace(),
-            exchanges=exchanges,
+            exchange=exchange,
             participation=participation,
         )
 

@@ -1,6 +1,7 @@
 """What a peer does in a run where nothing goes wrong."""
 
 from peer.machine import Phase
+from peer.roles import Exchange
 from peer.work import Evaluate, Inspect, Mix, Publish, Train
 from tests.unit.machine.stage import Stage, digest_of
 
@@ -93,7 +94,7 @@ def test_the_two_receive_buffers_of_a_neighbour_alternate() -> None:
 
 
 def test_a_method_that_shares_nothing_asks_nobody_and_says_no_goodbye() -> None:
-    stage = Stage(rounds=2, exchanges=False)
+    stage = Stage(rounds=2, exchange=Exchange.NONE)
     stage.found()
     stage.work()
     effects = stage.work()

@@ -62,6 +62,7 @@ class Pupil:
         self.prepared = self.trainer.prepare(
             Prepare(
                 name,
+                "peer",
                 RUN,
                 tuple(Setting(key, value) for key, value in settings.items()),
                 str(self.shard),
@@ -73,7 +74,7 @@ class Pupil:
     def play(self, round_no: int, inputs: list[SnapshotRef]) -> tuple[SnapshotRef, Evaluated]:
         """Play one round; the snapshot that it published, and its scores."""
         self.mixed = self.trainer.mix(
-            Mix(round_no, len(inputs), tuple(Part(ref, 1.0) for ref in inputs))
+            Mix(round_no, len(inputs), tuple(Part(ref, 1.0) for ref in inputs), ())
         )
         self.done = self.trainer.train(Train(round_no), lambda _done, _planned: None)
         scores = self.trainer.evaluate(Evaluate(round_no))

@@ -142,7 +142,7 @@ def test_a_late_joiner_begins_at_its_neighbours_mean(tmp_path: Path) -> None:
 def test_a_mix_shares_no_memory_with_a_receive_buffer(tmp_path: Path) -> None:
     a, b = Pupil(tmp_path, "a", mixer="fedavg"), Pupil(tmp_path, "b", mixer="fedavg")
     ref_a, ref_b = a.play(1, [])[0], b.play(1, [])[0]
-    a.trainer.mix(Mix(2, 1, (Part(ref_b, 1.0),)))
+    a.trainer.mix(Mix(2, 1, (Part(ref_b, 1.0),), ()))
     with Path(ref_b.path).open("r+b") as file:  # the next pull into the same buffer
         file.write(bytes(Path(ref_b.path).stat().st_size))
     a.trainer.train(Train(2), lambda _done, _planned: None)
@@ -159,7 +159,7 @@ def test_training_alone_has_the_same_number_of_rounds(tmp_path: Path) -> None:
 
 def test_a_local_method_shares_an_empty_snapshot(tmp_path: Path) -> None:
     a = Pupil(tmp_path, "a", method="local")
-    assert not a.prepared.exchanges
+    assert a.prepared.exchange == "none"
     manifest, _ = map_snapshot(a.play(1, [])[0])
     assert manifest.tensors == ()
 

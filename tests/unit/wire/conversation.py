@@ -31,7 +31,7 @@ WELCOME = Welcome(A, 0)
 def manifest(round_no: int, *, sender: str = A, run: bytes = RUN) -> SnapshotManifest:
     return SnapshotManifest(
         run=run, sender=sender, part=Part.RESULT, round_no=round_no,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=SPECS,
     )  # fmt: skip
 

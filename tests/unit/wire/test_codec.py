@@ -42,7 +42,7 @@ RUN = bytes(range(16))
 ASK = Ask(RUN, Part.RESULT, 3, 1)
 MANIFEST = SnapshotManifest(
     run=RUN, sender="a", part=Part.RESULT, round_no=1,
-        base=b"", degree=1, num_examples=1, num_steps=1, nova_a=1.0,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1, nova_a=1.0,
     lr=0.1, start_loss=1.0, class_counts=(3, 4),
     tensors=(TensorSpec("params", "w", "float32", (2, 3), bytes(32)),),
 )  # fmt: skip

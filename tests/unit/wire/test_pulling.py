@@ -40,7 +40,7 @@ def spec(name: str, num_bytes: int) -> TensorSpec:
 def manifest(*specs: TensorSpec) -> SnapshotManifest:
     return SnapshotManifest(
         run=bytes(16), sender="a", part=Part.RESULT, round_no=1,
-        base=b"", degree=1, num_examples=1, num_steps=1,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
         nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=specs,
     )  # fmt: skip
 

@@ -1,0 +1,123 @@
+"""The trainer's side of one common model: the relay's, or a copy on every peer."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from peer.exchange import digest_of, read_contribution
+from peer.mixers.replicated import Replicated, agreement, memory_of, pack_state
+from peer.work import Adopt, Mix
+from protocol.errors import LayoutError
+from protocol.ids import PeerId
+from protocol.params import Params, State
+from protocol.round import Contribution, Mixed, Start
+
+__all__ = ["CommonModel"]
+
+
+class CommonModel:
+    """A peer's copy of the start that all share, and of the aggregator's memory."""
+
+    def __init__(self, replicated: Replicated, start: Start) -> None:
+        self._replicated = replicated
+        self._state = replicated.init(start)
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def memory(self) -> bytes:
+        """Digest of the aggregator's memory, which contributions carry to be compared."""
+        return digest_of(memory_of(self._state))
+
+    def mix(
+        self, own: Contribution | None, others: Sequence[Contribution], command: Mix
+    ) -> Mixed | PeerId:
+        """The next common start; or the peer whose state is to be adopted first.
+
+        Args:
+            own: the own result; None before the first one.
+            others: what was collected.
+            command: roster, relay, and whether a state may be adopted.
+        """
+        if command.relay:
+            return self._from_relay(own, others, PeerId(command.relay))
+        everyone = sorted([*others, *([own] if own is not None else [])], key=lambda c: c.sender)
+        if not everyone:
+            return Mixed(self.start)  # round 1
+        agreed = agreement(everyone)
+        first = agreed.members[0]
+        if (first.base, first.memory) != self._key() and command.may_adopt:
+            return agreed.speaker
+        usable = [c for c in everyone if (c.base, c.memory) == self._key()]
+        if not usable:
+            return self._local(own)
+        roster = [PeerId(name) for name in command.roster]
+        mixed, self._state = self._replicated.combine(self._state, usable, roster)
+        others_start = [c.sender for c in everyone if c not in usable]
+        return replace(mixed, unused=dict.fromkeys(others_start, "trained from another start"))
+
+    @property
+    def start(self) -> Start:
+        return Start(
+            self._state["params"], self._state.get("buffers", {}), self._state.get("extras", {})
+        )
+
+    def _key(self) -> tuple[bytes, bytes]:
+        """What contributions carry that were trained from the start that is held here."""
+        return digest_of(self._state["params"]), self.memory
+
+    def _local(self, own: Contribution | None) -> Mixed:
+        """Go on from the own result: nothing that is here fits together."""
+        if own is None:
+            return Mixed(self.start, notes={"local_round": 1.0})
+        start = Start(own.trained.params, own.trained.buffers)
+        return Mixed(start, client_weight={own.sender: 1.0}, notes={"local_round": 1.0})
+
+    def _from_relay(
+        self, own: Contribution | None, others: Sequence[Contribution], relay: PeerId
+    ) -> Mixed:
+        """Start from what the relay sent; without it, from the own result: a local round."""
+        sent = next((c.trained for c in others if c.sender == relay), None)
+        if sent is not None:
+            start = Start(sent.params, sent.buffers, sent.extras)
+            self._state = self._replicated.init(start)
+            return Mixed(start, client_weight={relay: 1.0})
+        return self._local(own)
+
+    def adopt(self, command: Adopt) -> str:
+        """Take over what another peer holds; why not, where it does not fit."""
+        try:
+            held = read_contribution(command.snapshot)
+        except (LayoutError, OSError) as error:
+            return str(error)
+        trained = held.trained
+        if digest_of(trained.params) != held.base:
+            return "its start is not the one that its manifest names"
+        if trained.params.keys() != self._state["params"].keys():
+            return "its start has other tensors than the model"
+        extras, memory = _unflattened(trained.extras)
+        start = Start(trained.params, trained.buffers, extras)
+        state = pack_state(start, memory)
+        if digest_of(memory_of(state)) != held.memory:
+            return "its memory is not the one that its manifest names"
+        self._state = {
+            key: {name: tensor.clone() for name, tensor in params.items()}
+            for key, params in state.items()
+        }
+        return ""
+
+
+def _unflattened(flat: Params) -> tuple[Params, State]:
+    """Extras of the start, and the aggregator's memory, of a state part's names."""
+    extras: dict[str, Tensor] = {}
+    memory: dict[str, dict[str, Tensor]] = {}
+    for path, tensor in flat.items():
+        key, _, name = path.rpartition("/")
+        if key == "start":
+            extras[name] = tensor
+        elif key.startswith("memory/"):
+            memory.setdefault(key.removeprefix("memory/"), {})[name] = tensor
+    return extras, memory
