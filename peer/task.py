@@ -1,7 +1,7 @@
 """A peer's learning problem: a model, its training data, and the loss between them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from peer.evaluate import evaluate
 from peer.examples import Examples
-from peer.models.split import Mode, SplitModel
+from peer.models.split import Mode, Pass, SplitModel
 from peer.options.methods import TrainOptions
 from peer.solvers.base import Batch
 from protocol.errors import DataError
@@ -68,6 +68,21 @@ class LocalTask:
             logits, moved = self.model.logits(params, buffers, batch.inputs, Mode.TRAIN)
         full = logits.float() if half else logits
         return F.cross_entropy(full, batch.targets), moved
+
+    def look(
+        self,
+        params: Params,
+        buffers: Params,
+        batch: Batch,
+        mode: Mode = Mode.TRAIN,
+        watch: Sequence[str] = (),
+    ) -> Pass:
+        half = self.options.precision == "bf16"
+        with torch.autocast(batch.inputs.device.type, torch.bfloat16, enabled=half):
+            seen = self.model.run(params, buffers, batch.inputs, mode, watch)
+        if not half:
+            return seen
+        return replace(seen, logits=seen.logits.float(), features=seen.features.float())
 
     def full_loss(self, params: Params, buffers: Params) -> float:
         score = evaluate(self.model, params, buffers, self.examples)

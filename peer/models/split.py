@@ -5,7 +5,8 @@ parameters and buffers that it does not own. The module itself holds no numbers 
 meta device), so nothing can be trained or averaged behind a caller's back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -20,7 +21,7 @@ from protocol.errors import LayoutError
 from protocol.params import Params
 from protocol.round import Start
 
-__all__ = ["Mode", "SplitModel"]
+__all__ = ["Mode", "Pass", "SplitModel"]
 
 
 class Mode(Enum):
@@ -33,6 +34,16 @@ class Mode(Enum):
     TRAIN = "dropout on; BatchNorm uses the batch and moves its statistics"
     EVALUATE = "dropout off; BatchNorm uses its statistics"
     PROBE = "dropout off; BatchNorm uses the batch and leaves its statistics alone"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pass:
+    """What one run of a model gave."""
+
+    logits: Tensor  # class scores: (batch, classes)
+    features: Tensor  # what the classifier saw: (batch, width)
+    buffers: Params  # what they are after the pass
+    seen: Mapping[str, tuple[Tensor, Tensor]]  # first input and output of each watched submodule
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,20 +93,46 @@ class SplitModel:
         scores: Tensor = functional_call(self.module, ({**params}, moved), (inputs,))
         return scores, moved
 
+    def run(
+        self,
+        params: Params,
+        buffers: Params,
+        inputs: Tensor,
+        mode: Mode,
+        watch: Sequence[str] = (),
+    ) -> Pass:
+        """`logits`, with a look inside.
+
+        Args:
+            params: as for `logits`.
+            buffers: as for `logits`.
+            inputs: (batch, *input_shape).
+            mode: how layers behave.
+            watch: paths of submodules; of one that runs more than once, the last time is seen.
+
+        Raises:
+            LayoutError: `params` or `buffers` are not those of this model.
+        """
+        seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+        def look(path: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+            return lambda _, args, output: seen.update({path: (args[0], output)})
+
+        classifier = self.head.weight.rpartition(".")[0]
+        with ExitStack() as hooks:
+            for path in {classifier, *watch}:
+                layer = self.module.get_submodule(path)
+                hooks.callback(layer.register_forward_hook(look(path)).remove)
+            logits, moved = self.logits(params, buffers, inputs, mode)
+        return Pass(logits, seen[classifier][0], moved, {path: seen[path] for path in watch})
+
     def features(self, params: Params, buffers: Params, inputs: Tensor, mode: Mode) -> Tensor:
         """What the classifier sees: (batch, width).
 
         Raises:
             LayoutError: `params` or `buffers` are not those of this model.
         """
-        seen: list[Tensor] = []
-        classifier = self.module.get_submodule(self.head.weight.rpartition(".")[0])
-        hook = classifier.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-        try:
-            self.logits(params, buffers, inputs, mode)
-        finally:
-            hook.remove()
-        return seen[-1]
+        return self.run(params, buffers, inputs, mode).features
 
     @cached_property
     def _param_names(self) -> frozenset[str]:

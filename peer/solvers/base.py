@@ -1,11 +1,11 @@
 """The solver slot: from a start point to a trained one, on local data alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from peer.models.split import SplitModel
+from peer.models.split import Mode, Pass, SplitModel
 from protocol.params import Params, State
 from protocol.round import Start, Trained
 
@@ -22,6 +22,10 @@ Progress = Callable[[int, int], None]  # (steps done, steps planned); called aft
 
 class Task(Protocol):
     """A peer's learning problem: its data and its loss, never its identity."""
+
+    @property
+    def model(self) -> SplitModel:
+        """The model as the solver has adapted it."""
 
     @property
     def num_examples(self) -> int: ...
@@ -42,6 +46,19 @@ class Task(Protocol):
 
     def loss(self, params: Params, buffers: Params, batch: Batch) -> tuple[Tensor, Params]:
         """Mean loss in nats in training mode: (), differentiable in `params`; and new buffers."""
+
+    def look(
+        self,
+        params: Params,
+        buffers: Params,
+        batch: Batch,
+        mode: Mode = Mode.TRAIN,
+        watch: Sequence[str] = (),
+    ) -> Pass:
+        """The model on a batch, with a look inside (`SplitModel.run`), as training runs it.
+
+        Logits and features are float32 at least.
+        """
 
     def full_loss(self, params: Params, buffers: Params) -> float:
         """Mean loss in nats over all local training data, in evaluation mode."""
