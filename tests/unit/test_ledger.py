@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from peer.data.archive import write_archive
 from peer.influence import read_influence, tabulate
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY, Ledger, read_events
 from peer.record import RoundRecord
@@ -179,8 +180,6 @@ def test_a_directory_that_cannot_be_made_is_the_operators_fault(tmp_path: Path) 
 
 
 def test_an_influence_of_shapes_that_do_not_fit_is_refused(tmp_path: Path) -> None:
-    from peer.data.archive import write_archive
-
     one = np.zeros((1, 2))
     write_archive(
         tmp_path / INFLUENCE,

@@ -83,8 +83,8 @@ def test_pictures_are_png_and_equal_runs_give_equal_bytes(tmp_path: Path) -> Non
     for copy in ("1", "2"):
         draw_curves(tmp_path / f"curves{copy}.png", peers, title="tiny")
         draw_influence(tmp_path / f"influence{copy}.png", past_affinity(peers), title="tiny")
-    for name in ("curves", "influence"):
-        first, second = ((tmp_path / f"{name}{copy}.png").read_bytes() for copy in "12")
+    for picture in ("curves", "influence"):
+        first, second = ((tmp_path / f"{picture}{copy}.png").read_bytes() for copy in "12")
         assert first.startswith(PNG)
         assert first == second
 
