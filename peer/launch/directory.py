@@ -7,7 +7,7 @@ from pathlib import Path
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY
 from protocol.errors import ConfigError
 
-__all__ = ["RunDirectory", "prepared"]
+__all__ = ["RunDirectory", "claimed"]
 
 _OF_A_PEER = (EVENTS, INFLUENCE, SUMMARY, "model.safetensors", "peer.log")
 _STATE = "state"  # a folder of each peer
@@ -50,23 +50,31 @@ class RunDirectory:
         for peer in self.peers:
             yield from (peer / name for name in _OF_A_PEER)
 
-    def clear(self) -> None:
-        """Remove our own files, and the folders that are empty then."""
+    def begin(self) -> None:
+        """Remove what an earlier run has left: our own files, and the folders that are empty then.
+
+        Raises:
+            ConfigError: a file cannot be removed, or the directory cannot be written.
+        """
         peers = self.peers
-        self.forget_keys()
-        self.forget_state()
-        for path in list(self._own_files()):
-            path.unlink(missing_ok=True)
-        for peer in peers:
-            if not any(peer.iterdir()):
-                peer.rmdir()
+        try:
+            self.forget_keys()
+            self.forget_state()
+            for path in list(self._own_files()):
+                path.unlink(missing_ok=True)
+            for peer in peers:
+                if not any(peer.iterdir()):
+                    peer.rmdir()
+            self.home.mkdir(mode=0o700)
+        except OSError as error:
+            raise _unwritable(self.root, error) from None
 
 
-def prepared(root: Path, *, force: bool) -> RunDirectory:
-    """Make a run directory ready for a new run.
+def claimed(root: Path, *, force: bool) -> RunDirectory:
+    """Take a directory for a new run; nothing in it is touched before `begin`.
 
     Raises:
-        ConfigError: it holds results and `force` was not given, or it cannot be written.
+        ConfigError: it holds results and `force` was not given, or it cannot be made.
     """
     directory = RunDirectory(root)
     if directory.has_results and not force:
@@ -76,8 +84,10 @@ def prepared(root: Path, *, force: bool) -> RunDirectory:
         )
     try:
         root.mkdir(parents=True, exist_ok=True)
-        directory.clear()
-        directory.home.mkdir(mode=0o700)
     except OSError as error:
-        raise ConfigError(f"{root} cannot be written: {error.strerror or error}") from None
+        raise _unwritable(root, error) from None
     return directory
+
+
+def _unwritable(root: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"{root} cannot be written: {error.strerror or error}")

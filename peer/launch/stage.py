@@ -9,7 +9,7 @@ from peer.data.archive import replacing
 from peer.data.make import make_shards
 from peer.experiment import Experiment
 from peer.launch.board import Board
-from peer.launch.directory import RunDirectory, prepared
+from peer.launch.directory import RunDirectory, claimed
 from peer.launch.plan import Seat, seats
 
 __all__ = ["Stage", "set_stage", "tell_failures"]
@@ -27,11 +27,12 @@ def set_stage(experiment: Experiment, out: Path, *, force: bool) -> Stage:
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
-    directory = prepared(out, force=force)
+    directory = claimed(out, force=force)
     folder = experiment.data.shards or directory.shards
     if experiment.data.make is not None:
         make_shards(experiment.data.make, folder, force=force)
     taken = seats(experiment, folder)
+    directory.begin()  # old results go when nothing can be refused any more
     with replacing(directory.experiment) as file:
         file.write(experiment.text.encode())
     return Stage(directory, taken)
