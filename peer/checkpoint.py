@@ -10,13 +10,15 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from peer.work import SnapshotRef
+from protocol.errors import DataError
 from protocol.tensors import Sections, read_body, write_body
 from protocol.wire.codec import decode_document, encode_document
 from protocol.wire.digest import digest
@@ -59,28 +61,38 @@ def _entry(dtype: str, shape: tuple[int, ...], begin: int, end: int) -> dict[str
     return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
 
 
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a draft beside `path` to write: it takes its place, or goes when something fails.
+
+    Raises:
+        DataError: the disk is full, or the folder cannot be written.
+    """
+    draft = path.with_suffix(".part")
+    try:
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def write_snapshot(path: Path, manifest: SnapshotManifest, sections: Sections) -> SnapshotRef:
     """Write a snapshot whole or not at all.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written.
+        DataError: the disk is full, or the folder cannot be written.
     """
     layout = Layout.of(manifest.tensors)
     header = _header(manifest.tensors, layout)
-    beside = path.with_suffix(".part")
-    try:
-        with beside.open("w+b") as file:
-            os.posix_fallocate(
-                file.fileno(), 0, len(header) + layout.body_bytes
-            )  # a full disk is told here
-            with mmap.mmap(file.fileno(), len(header) + layout.body_bytes) as buffer:
-                buffer[: len(header)] = header
-                with memoryview(buffer) as view, view[len(header) :] as body:
-                    write_body(sections, manifest.tensors, body)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    num_bytes = len(header) + layout.body_bytes
+    with _replacing(path) as draft, draft.open("w+b") as file:
+        os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is told here
+        with mmap.mmap(file.fileno(), num_bytes) as buffer:
+            buffer[: len(header)] = header
+            with memoryview(buffer) as view, view[len(header) :] as body:
+                write_body(sections, manifest.tensors, body)
     encoded = encode_document(manifest)
     return SnapshotRef(encoded, digest(encoded), str(path), len(header))
 
@@ -107,13 +119,9 @@ def write_model(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str
     """Write a model as plain safetensors, whole or not at all.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written.
+        DataError: the disk is full, or the folder cannot be written.
     """
-    beside = path.with_suffix(".part")
-    try:
-        ready = {name: t.detach().contiguous().cpu().clone() for name, t in tensors.items()}
-        save_file(ready, beside, metadata=dict(metadata))
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    ready = {name: t.detach().contiguous().cpu().clone() for name, t in tensors.items()}
+    content = save(ready, metadata=dict(metadata))  # its own writer hides what the system said
+    with _replacing(path) as draft:
+        draft.write_bytes(content)

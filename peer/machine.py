@@ -69,6 +69,7 @@ class Phase(StrEnum):
 
 
 STATE_SLOT = 2  # the receive buffer of a state; 0 and 1 are those of results
+MAX_FAILURES = 3  # of one neighbour's pulls in a round: what never arrives is not asked for ever
 CATCH_UP_ROUNDS = 2  # behind the median by this many rounds: jump
 
 
@@ -261,11 +262,14 @@ class Machine:
         return (*self._life(neighbour, now_s), Order(Inspect(name, snapshot)))
 
     def pull_failed(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
-        """A pull came to nothing; the neighbour is asked again while the round is open."""
+        """A pull came to nothing; the neighbour is asked again, a few times in a round."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return ()
         neighbour.pulling = None
+        neighbour.failures += 1
+        if neighbour.failures >= MAX_FAILURES:
+            neighbour.fault = f"{neighbour.failures} pulls failed, the last: {reason}"
         effects: tuple[Effect, ...] = (Happened("pull-failed", name, reason),)
         if name == self._healing:
             return (*effects, *self._mix_alone())

@@ -105,13 +105,19 @@ def main(fd: int) -> int:
             pipe.send(Failed(as_text(error), operator=False))
         except OSError as error:
             _log.exception("the trainer cannot go on")
-            pipe.send(Failed(as_text(error), operator=True))
+            pipe.send(Failed(as_text(_refusal(error)), operator=True))
         except Exception as error:  # noqa: BLE001 - whatever it is, the node must hear of it
             _log.exception("the trainer failed")
             pipe.send(Failed(as_text(f"{type(error).__name__}: {error}"), operator=False))
         else:
             return 0
     return 1
+
+
+def _refusal(error: OSError) -> str:
+    """What the system said, without its number."""
+    where = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{where}"
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ JUNK = (
     b"\xff" + bytes(8) + b"\x01\x7f",  # the beginning of an old ZMTP greeting
     b"\xff" + bytes(8) + b"\x7f\x03\x00CURVE" + bytes(100),  # a ZMTP 3.0 greeting, and zeros
 )
-WITHIN_MS = 2000
+SPOKEN_MS = 200  # for the words to arrive
 
 
 def molest(port: int, server_key: bytes, *, seed: int) -> None:
@@ -34,16 +34,25 @@ def molest(port: int, server_key: bytes, *, seed: int) -> None:
             except (BrokenPipeError, ConnectionResetError):
                 continue  # thrown out in the middle of it
         context = stack.enter_context(zmq.Context())
-        for keys in ({}, _curve(server_key), _curve(os.urandom(32))):
-            dealer = stack.enter_context(context.socket(zmq.DEALER))
-            dealer.setsockopt(zmq.LINGER, 0)
-            dealer.setsockopt(zmq.SNDTIMEO, WITHIN_MS)
-            for option, value in keys.items():
-                dealer.setsockopt(option, value)
+        dealers = [
+            _dealer(context, keys) for keys in ({}, _curve(server_key), _curve(os.urandom(32)))
+        ]
+        for dealer in dealers:
+            stack.enter_context(dealer)
             dealer.connect(f"tcp://127.0.0.1:{port}")
             for size in (0, 1, 100, 4000):
                 dealer.send_multipart([chance.randbytes(size), chance.randbytes(size)])
-        dealer.poll(200)  # let the words arrive; nobody has to answer
+        dealers[1].poll(SPOKEN_MS)  # nobody has to answer
+
+
+def _dealer(
+    context: "zmq.Context[zmq.Socket[bytes]]", keys: dict[int, bytes]
+) -> "zmq.Socket[bytes]":
+    dealer = context.socket(zmq.DEALER)
+    dealer.setsockopt(zmq.LINGER, 0)
+    for option, value in keys.items():
+        dealer.setsockopt(option, value)
+    return dealer
 
 
 def _curve(server_key: bytes) -> dict[int, bytes]:

@@ -193,7 +193,7 @@ class Village:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.shards = root / "shards"
-        self.shards.mkdir()
+        self.shards.mkdir(parents=True)
         self.users: list[User] = []
 
     def user(self, **environ: str) -> User:
