@@ -17,15 +17,23 @@ class Need(Enum):
     LR = "the step size of the peers' solver"
     VARIATES = "control variates from the peers, which solver = scaffold sends"
     DYNAMIC = "the local half of the method, which is solver = feddyn"
+    PROTOTYPES = "the mean features of each class of every peer"
+    SPREADS = "how far features lie from the mean of their class, of every peer"
+    TARGETS = "features for each class that training pulls to"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One method of a slot, as the registry knows it."""
+    """One method of a slot, as the registry knows it.
+
+    Attributes:
+        gives: what other slots may need; a need that some method gives must be met by one chosen.
+    """
 
     options: type[Options]
     summary: str
     needs: frozenset[Need] = frozenset()
+    gives: frozenset[Need] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

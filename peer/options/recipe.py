@@ -127,11 +127,30 @@ def read(flat: Mapping[str, Value]) -> Recipe:
     for slot, name in names.items():
         entry = SLOTS[slot][name]
         chosen[slot] = Chosen(name, entry, build(entry.options, sections[slot]))
+    _check_needs(chosen)
     return Recipe(
         **chosen,
         mix=build(MixOptions, sections["mix"]),
         train=build(TrainOptions, sections["train"]),
     )
+
+
+def _check_needs(chosen: Mapping[str, Chosen]) -> None:
+    """Refuse a pair of which one needs what only methods that were not chosen give."""
+    given = {need for part in chosen.values() for need in part.entry.gives}
+    for slot, part in chosen.items():
+        for need in part.entry.needs - given:
+            givers = [
+                f"{other} = {name}"
+                for other, methods in SLOTS.items()
+                for name, entry in methods.items()
+                if need in entry.gives
+            ]
+            if givers:
+                raise ConfigError(
+                    f"{slot} = {part.name} needs {need.value}",
+                    hint=f"{' or '.join(givers)} gives it",
+                )
 
 
 def option_rules(names: Mapping[str, str]) -> dict[str, Rule]:
