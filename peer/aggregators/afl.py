@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from peer.aggregators import clock
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.convex import onto_simplex
 from peer.aggregators.step import stepped, unmoved
 from peer.aggregators.updates import Updates
@@ -52,7 +52,7 @@ class Afl:
         follow = onto_simplex(weights + options.lambda_lr * losses)
         rounds = clock.rounds(state) + 1
         notes = {
-            **agreement(updates, direction, options.lr),
+            **conflicts(updates, direction, options.lr),
             "largest_weight": weights.max().item(),
             "outside_definition": float(len(present) < len(known)),
         }

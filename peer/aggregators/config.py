@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.spectrum import Spectrum
 from peer.aggregators.step import stepped
 from peer.aggregators.updates import Updates
@@ -45,7 +45,7 @@ class ConFig:
         direction = updates.combine(weights)
         lr = self.options.lr
         moved = stepped(start, direction, contributions, lr=lr)
-        return Aggregated(moved, notes={**agreement(updates, direction, lr), **notes}), state
+        return Aggregated(moved, notes={**conflicts(updates, direction, lr), **notes}), state
 
     def _weights(self, gram: Tensor) -> tuple[Tensor, dict[str, float]]:
         """Weights of the updates in the step (m,), and how well they agree."""

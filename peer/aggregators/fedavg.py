@@ -6,7 +6,7 @@ McMahan et al., 2017, arXiv 1602.05629, Algorithm 1.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import shares, stepped
 from peer.aggregators.updates import Updates
 from peer.options.entry import NoOptions
@@ -34,4 +34,4 @@ class FedAvgServer:
         updates = Updates.of(start, contributions)
         mean = updates.combine(shares(contributions))
         moved = stepped(start, mean, contributions)
-        return Aggregated(moved, notes=agreement(updates, mean)), state
+        return Aggregated(moved, notes=conflicts(updates, mean)), state

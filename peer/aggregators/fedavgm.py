@@ -8,7 +8,7 @@ times as far: lower lr accordingly. `momentum = 0` is FedAvg.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import kept, shares, stepped, unmoved
 from peer.aggregators.updates import Updates
 from peer.options.aggregators import FedAvgMOptions
@@ -37,5 +37,5 @@ class FedAvgM:
         mean = updates.combine(shares(contributions))
         velocity = add(mean, state["velocity"], factor=self.options.momentum)
         moved = stepped(start, velocity, contributions, lr=lr)
-        notes = {**agreement(updates, velocity, lr), "mean_norm": norm(mean)}
+        notes = {**conflicts(updates, velocity, lr), "mean_norm": norm(mean)}
         return Aggregated(moved, notes=notes), {"velocity": kept(velocity, start)}

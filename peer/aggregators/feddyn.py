@@ -8,7 +8,7 @@ the peers' half has it. Peers weigh the same.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import evenly, kept, stepped, unmoved
 from peer.aggregators.updates import Updates
 from peer.options.entry import NoOptions
@@ -40,5 +40,5 @@ class FedDynServer:
         drift = add(state["drift"], mean, factor=share)
         direction = add(mean, drift)
         moved = stepped(start, direction, contributions)
-        notes = {**agreement(updates, direction), "drift_norm": norm(drift)}
+        notes = {**conflicts(updates, direction), "drift_norm": norm(drift)}
         return Aggregated(moved, notes=notes), {"drift": kept(drift, start)}

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from peer.aggregators import clock
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.history import History
 from peer.aggregators.step import evenly, kept, stepped
 from peer.aggregators.updates import Updates
@@ -58,7 +58,7 @@ class FedFV:
             history = history.joined(_rows(updates, present, start), round_no)
         remembered = history.of(roster, since=round_no - tau + 2).sections()
         pairs = float((gram[: len(present), : len(present)].triu(1) < 0.0).sum())
-        notes = {**agreement(updates, direction), "conflicting_pairs": pairs}
+        notes = {**conflicts(updates, direction), "conflicting_pairs": pairs}
         return Aggregated(moved, notes=notes), {
             clock.SECTION: clock.ticked(round_no + 1),
             **remembered,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from peer.aggregators import clock
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.convex import nearest_to_origin
 from peer.aggregators.history import History
 from peer.aggregators.step import kept, stepped
@@ -63,7 +63,7 @@ class FedLF:
         for name, found in weights.items():
             direction |= updates.combine(rates.mean() * factor * scales * found, [name])
         moved = stepped(start, direction, contributions)
-        notes = {**agreement(updates, direction), "away": float(len(away.rounds))}
+        notes = {**conflicts(updates, direction), "away": float(len(away.rounds))}
         history = history.joined(_gradients(updates, scales, present, start), round_no)
         return Aggregated(moved, notes=notes), {
             clock.SECTION: clock.ticked(round_no + 1),

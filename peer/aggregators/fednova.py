@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import shares, stepped
 from peer.aggregators.updates import Updates
 from peer.options.entry import NoOptions
@@ -41,7 +41,7 @@ class FedNova:
         updates = Updates.of(start, contributions)
         direction = updates.combine(effective * weights / steps)
         moved = stepped(start, direction, contributions)
-        notes = {**agreement(updates, direction), "effective_steps": effective.item()}
+        notes = {**conflicts(updates, direction), "effective_steps": effective.item()}
         return Aggregated(moved, notes=notes), state
 
 

@@ -14,7 +14,7 @@ from protocol.params import NOTHING, Params, State
 __all__ = ["History"]
 
 _ROUNDS = "last_round"  # section of the state: a number for each peer
-_DIRECTION = "last/"  # begins the name of the section of each peer
+_DIRECTION = "last."  # begins the name of the section of each peer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import stepped
 from peer.aggregators.updates import Updates
 from peer.options.aggregators import QFedAvgOptions
@@ -46,5 +46,5 @@ class QFedAvg:
         curvature = fair * (self.options.q * slopes / losses + stiffness)
         direction = updates.combine(fair * stiffness / curvature.sum())
         weight = (fair / fair.sum()).max().item()
-        notes = {**agreement(updates, direction), "largest_weight": weight}
+        notes = {**conflicts(updates, direction), "largest_weight": weight}
         return Aggregated(stepped(start, direction, contributions), notes=notes), state

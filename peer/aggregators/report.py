@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from peer.aggregators.agreement import num_opposed
 from peer.aggregators.alignment import Solution
+from peer.aggregators.conflict import num_opposed
 from protocol.params import Params, norm
 
 __all__ = ["GroupStep", "told_of_all", "told_of_group"]

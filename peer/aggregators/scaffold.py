@@ -9,7 +9,7 @@ back in the extras of the start. Peers weigh the same.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.aggregators.agreement import agreement
+from peer.aggregators.conflict import conflicts
 from peer.aggregators.step import evenly, kept, stepped, unmoved
 from peer.aggregators.updates import Updates
 from peer.options.aggregators import ScaffoldServerOptions
@@ -41,5 +41,5 @@ class ScaffoldServer:
         variate = add(state["variate"], total(sent), factor=1.0 / len(everyone))
         carried = kept(variate, start)
         moved = stepped(start, mean, contributions, lr=lr, extras=carried)
-        notes = {**agreement(updates, mean, lr), "variate_norm": norm(variate)}
+        notes = {**conflicts(updates, mean, lr), "variate_norm": norm(variate)}
         return Aggregated(moved, notes=notes), {"variate": carried}

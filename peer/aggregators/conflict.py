@@ -6,7 +6,7 @@ from torch import Tensor
 from peer.aggregators.updates import Updates
 from protocol.params import Params, norm
 
-__all__ = ["agreement", "num_opposed"]
+__all__ = ["conflicts", "num_opposed"]
 
 _AGAINST = 1e-7  # a cosine less than minus that is a conflict; nearer to zero it may be rounding
 
@@ -22,7 +22,7 @@ def num_opposed(gains: Tensor, lengths: Tensor, size: float) -> int:
     return int((gains < -_AGAINST * size * lengths).sum())
 
 
-def agreement(updates: Updates, direction: Params, lr: float = 1.0) -> dict[str, float]:
+def conflicts(updates: Updates, direction: Params, lr: float = 1.0) -> dict[str, float]:
     """Evidence of a round, measured on the step.
 
     `norm` is the length of the step, lr included. `smallest_alignment` is the least inner product
