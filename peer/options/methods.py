@@ -4,13 +4,13 @@ The algorithms stand beside their slots (peer/mixers and so on) under the same n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from peer.options.aggregators import AGGREGATORS
 from peer.options.entry import Entry, Need, NoOptions
 from peer.options.fields import check, choice, flag, number, whole
-from protocol.errors import ConfigError
+from peer.options.solvers import SOLVERS, DescentOptions, FedConstOptions
 
 __all__ = [
     "AGGREGATORS",
@@ -37,32 +37,6 @@ class FedC2IOptions:
         "formula", "formula | client", "rows of classes not owned: own weights, or the client's"
     )
     include_self: bool = flag("true", "the own model is among those averaged and weighed")
-
-    def __post_init__(self) -> None:
-        check(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescentOptions:
-    lr: float = number(0.05, "(0, 1000000]", "step size")
-    momentum: float = number(0.0, "[0, 1)", "share of the last step that is taken again")
-    nesterov: bool = flag("false", "look ahead along the momentum")
-    weight_decay: float = number(0.0, "[0, inf)", "joins the gradient before the momentum")
-    epochs: int = whole(1, "[1, 100000]", "passes over the local data in each round")
-
-    def __post_init__(self) -> None:
-        check(self)
-        if self.nesterov and self.momentum == 0.0:
-            raise ConfigError("nesterov = true needs momentum > 0, got momentum = 0")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FedConstOptions:
-    descent: DescentOptions = field(default_factory=DescentOptions)
-    mode: Literal["joint", "sequential"] = choice(
-        "joint", "joint | sequential", "both constraints exactly, or one after the other as printed"
-    )
-    center_init: bool = flag("true", "centre the rows of the initial model, once")
 
     def __post_init__(self) -> None:
         check(self)
@@ -100,9 +74,4 @@ MIXERS: Mapping[str, Entry] = {
     "local": Entry(NoOptions, "keep the own result; nothing is sent"),
     "relay": Entry(NoOptions, "start from the relay's model; a local round without it"),
     "replicated": Entry(NoOptions, "one common model: the relay's, or each peer's own copy of it"),
-}
-
-SOLVERS: Mapping[str, Entry] = {
-    "fedconst": Entry(FedConstOptions, "SGD that moves rows only off their mean and start value"),
-    "sgd": Entry(DescentOptions, "stochastic gradient descent"),
 }
