@@ -35,7 +35,7 @@ from peer.effects import (
 )
 from peer.machine import Machine, Phase
 from peer.options.fields import Value
-from peer.roles import Exchange, Role
+from peer.roles import Role
 from peer.settings import Settings, complete
 from peer.work import (
     Alone,
@@ -257,7 +257,7 @@ class Node:
             rounds=settings.run.rounds,
             pace=settings.pace,
             participation=settings.run.participation,
-            exchange=Exchange(prepared.exchange),
+            exchange=prepared.exchange,
         )
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (

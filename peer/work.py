@@ -7,6 +7,7 @@ Tensors never cross it: a `SnapshotRef` says in which file they lie. No torch, n
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
+from peer.roles import Exchange, Role
 from protocol.wire.codec import Codec
 from protocol.wire.fields import Digest, Fraction, Name, Range, RoundNo, Scalar, Seconds, Size, Text
 from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TENSORS, TensorSpec
@@ -76,7 +77,7 @@ class Prepare:
     """Load the data, build the model, make the initial point. A relay has no data."""
 
     peer: Name
-    role: Annotated[str, Size(1, 16)]  # peer or relay
+    role: Role
     run: Annotated[bytes, Size(16, 16)]
     settings: Annotated[tuple[Setting, ...], Size(0, 256)]
     data: Annotated[str, Size(0, 4096)]
@@ -168,7 +169,7 @@ class Prepared:
     shared: Annotated[
         tuple[TensorSpec, ...], Size(0, MAX_TENSORS)
     ]  # digests are those of the initial model
-    exchange: Annotated[str, Size(1, 16)]  # whom a round needs: a machine.Exchange
+    exchange: Exchange  # whom a round needs
     num_parameters: Annotated[int, Range(0, 2**48)]
     num_examples: Annotated[int, Range(0, 2**48)]
     class_counts: Annotated[tuple[int, ...], Size(0, 65536)]

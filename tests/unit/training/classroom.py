@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 from peer.data.card import Card
 from peer.data.shard import Split, save_shard
 from peer.options.fields import Value
+from peer.roles import Role
 from peer.settings import complete
 from peer.trainer import Trainer
 from peer.work import (
@@ -62,7 +63,7 @@ class Pupil:
         self.prepared = self.trainer.prepare(
             Prepare(
                 name,
-                "peer",
+                Role.PEER,
                 RUN,
                 tuple(Setting(key, value) for key, value in settings.items()),
                 str(self.shard),
