@@ -27,10 +27,12 @@ _TOLD = {
 
 
 class Chronicle:
-    def __init__(self, display: Display, *, peer: PeerId, facts: ShardFacts) -> None:
+    def __init__(self, display: Display, *, peer: PeerId, facts: ShardFacts | None) -> None:
         self._display = display
         self._peer = peer
-        self._facts = facts
+        self._domain = facts.card.domain if facts is not None else ""
+        self._camp = facts.card.camp if facts is not None else 0
+        self._samples = facts.num_samples("train") if facts is not None else 0
         self._ledger: Ledger | None = None
         self._early: list[tuple[str, dict[str, object]]] = []  # before there was a directory
         self._alone: dict[str, Score] = {}
@@ -56,7 +58,7 @@ class Chronicle:
 
     def started(self, act: Started) -> None:
         self._rounds = act.settings.run.rounds
-        prepared, card = act.prepared, self._facts.card
+        prepared = act.prepared
         self._event(
             "started",
             peer=self._peer,
@@ -66,8 +68,8 @@ class Chronicle:
             device=prepared.device,
             parameters=prepared.num_parameters,
             samples=prepared.num_examples,
-            domain=card.domain,
-            camp=card.camp,
+            domain=self._domain,
+            camp=self._camp,
         )
         settings = act.settings
         self._display.line(
@@ -124,9 +126,9 @@ class Chronicle:
                 summarise(
                     records,
                     peer=self._peer,
-                    domain=self._facts.card.domain,
-                    camp=self._facts.card.camp,
-                    samples=self._facts.num_samples("train"),
+                    domain=self._domain,
+                    camp=self._camp,
+                    samples=self._samples,
                     alone=self._alone,
                 )
             )

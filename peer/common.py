@@ -19,9 +19,17 @@ __all__ = ["CommonModel"]
 class CommonModel:
     """A peer's copy of the start that all share, and of the aggregator's memory."""
 
-    def __init__(self, replicated: Replicated, start: Start) -> None:
+    def __init__(self, replicated: Replicated, start: Start, *, at_relay: bool = False) -> None:
+        """Begin at the initial model.
+
+        Args:
+            replicated: the aggregator, as every holder of a copy runs it.
+            start: the initial model.
+            at_relay: the only memory that counts is this one; peers are compared by start alone.
+        """
         self._replicated = replicated
         self._state = replicated.init(start)
+        self._at_relay = at_relay
 
     @property
     def state(self) -> State:
@@ -49,9 +57,9 @@ class CommonModel:
             return Mixed(self.start)  # round 1
         agreed = agreement(everyone)
         first = agreed.members[0]
-        if (first.base, first.memory) != self._key() and command.may_adopt:
+        if not self._fits(first) and command.may_adopt:
             return agreed.speaker
-        usable = [c for c in everyone if (c.base, c.memory) == self._key()]
+        usable = [c for c in everyone if self._fits(c)]
         if not usable:
             return self._local(own)
         roster = [PeerId(name) for name in command.roster]
@@ -65,9 +73,11 @@ class CommonModel:
             self._state["params"], self._state.get("buffers", {}), self._state.get("extras", {})
         )
 
-    def _key(self) -> tuple[bytes, bytes]:
-        """What contributions carry that were trained from the start that is held here."""
-        return digest_of(self._state["params"]), self.memory
+    def _fits(self, contribution: Contribution) -> bool:
+        """Was it trained from the start that is held here, with the same memory?"""
+        if contribution.base != digest_of(self._state["params"]):
+            return False
+        return self._at_relay or contribution.memory == self.memory
 
     def _local(self, own: Contribution | None) -> Mixed:
         """Go on from the own result: nothing that is here fits together."""

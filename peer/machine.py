@@ -274,7 +274,7 @@ class Machine:
         if name == self._healing:
             return (*effects, *self._mix_alone())
         if self.phase is Phase.COLLECT and not neighbour.settled(self._wanted):
-            effects += (Question(name, self._wanted, self._part()),)
+            effects += (self._question(name),)
         return (*effects, *self._settle(now_s))
 
     def inspected(self, done: Inspected, now_s: float) -> tuple[Effect, ...]:
@@ -296,7 +296,7 @@ class Machine:
         if neighbour.has(self._wanted):
             neighbour.arrived(now_s - self._began_s)
             return self._settle(now_s)
-        return (Question(name, self._wanted, self._part()), *self._settle(now_s))
+        return (self._question(name), *self._settle(now_s))
 
     def replied(self, reply: Step, now_s: float) -> tuple[Effect, ...]:
         """The trainer has done one step of a round, or tells how far it is."""
@@ -406,7 +406,7 @@ class Machine:
             neighbour = self.neighbours[name]
             neighbour.begin()
             if not neighbour.settled(self._wanted) and neighbour.pulling is None:
-                effects.append(Question(name, self._wanted, self._part()))
+                effects.append(self._question(name))
         return (*effects, *self._settle(now_s))
 
     def _refresh_roster(self) -> None:
@@ -446,8 +446,13 @@ class Machine:
             self._known(name)
         return asked if round_no >= 1 else ()
 
-    def _part(self) -> Part:
-        return Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
+    def _question(self, name: PeerId) -> Question:
+        """What to ask: the round that is wanted, and of a relay that is not waited for any newer."""
+        part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
+        if name in self._waited_for():
+            return Question(name, self._wanted, part)
+        held = self.neighbours[name].good
+        return Question(name, held.round_no + 1 if held is not None else 1, part)
 
     def _waited_for(self) -> list[PeerId]:
         """A relay beside neighbours is welcome when it comes, and no reason to wait."""
@@ -509,7 +514,7 @@ class Machine:
             self._inputs,
             self._roster,
             self.relay,
-            may_adopt=self._exchange is Exchange.COMMON and not self.relay,
+            may_adopt=self._exchange in {Exchange.COMMON, Exchange.RESULTS} and not self.relay,
         )
         return (*effects, *self._enter(Phase.MIX, Order(self._mix)))
 
@@ -540,7 +545,8 @@ class Machine:
             held = self.neighbours[name].good
             age = wanted - held.round_no if held is not None else math.inf
             if held is None or age > self.pace.max_staleness:
-                missing.append(name)
+                if name in self._waited_for():
+                    missing.append(name)
                 continue
             if age <= 0:
                 self._used[name] = held.round_no

@@ -224,6 +224,8 @@ class Node:
         return tuple(acts)
 
     def _settle(self, pinned: Manifest, now_s: float) -> tuple[Act, ...]:
+        if self.plan.role is Role.RELAY:
+            return ()  # the peers know the data: the first of them settles
         try:
             options = Manifest(complete({**pinned, **self.plan.explicit}))
         except OperatorError as error:

@@ -86,7 +86,7 @@ class Runtime:
         self,
         *,
         node: Node,
-        facts: ShardFacts,
+        facts: ShardFacts | None,
         sockets: Sockets,
         display: Display,
         clock: Clock,

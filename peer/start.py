@@ -21,7 +21,7 @@ from peer.runtime import Runtime, Sockets
 from peer.settings import complete
 from protocol.clock import MonotonicClock
 from protocol.errors import ConfigError, DataError
-from protocol.home import find_home, find_join
+from protocol.home import FoundJoin, find_home, find_join
 from protocol.ids import PeerId, peer_id
 from protocol.joinstring import JoinString
 from protocol.transport.addresses import HostPort, local_address_towards, parse_host_port
@@ -30,7 +30,7 @@ from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from protocol.wire.membership import Membership, Patience
 from protocol.wire.messages import WIRE_VERSION, Join, Option
 
-__all__ = ["Asked", "run_peer", "wishes_of"]
+__all__ = ["Asked", "run_peer", "run_relay", "wishes_of"]
 
 DEFAULT_BIND = "0.0.0.0:0"  # every interface, a free port: the view tells the others which
 
@@ -39,7 +39,7 @@ DEFAULT_BIND = "0.0.0.0:0"  # every interface, a free port: the view tells the o
 class Asked:
     """What a person typed after `peer start`."""
 
-    data: str
+    data: str  # empty for a relay
     gpu: str
     join: str | None
     bind: str | None
@@ -52,6 +52,16 @@ class Asked:
     explicit: Mapping[str, Value]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seat:
+    """Who takes part, and with what."""
+
+    name: PeerId
+    role: Role
+    facts: ShardFacts | None  # of a peer's shard; a relay has none
+    wishes: Mapping[str, Value]
+
+
 def run_peer(asked: Asked, display: Display) -> int:
     """Play a run; the exit code.
 
@@ -59,66 +69,86 @@ def run_peer(asked: Asked, display: Display) -> int:
         OperatorError: something that the person must change, found before the run began.
     """
     facts = _checked_shard(asked.data)
-    _check_gpu(asked.gpu)
     name = peer_id(asked.name if asked.name is not None else facts.name)
     wishes = wishes_of(asked.explicit, facts)
+    return _run(asked, _Seat(name=name, role=Role.PEER, facts=facts, wishes=wishes), display)
+
+
+def run_relay(asked: Asked, display: Display) -> int:
+    """Aggregate for a run; the exit code.
+
+    Raises:
+        OperatorError: as `run_peer`.
+    """
+    name = peer_id(asked.name if asked.name is not None else "relay")
+    whole = complete(asked.explicit)
+    wishes = {key: whole[key] for key in asked.explicit}
+    return _run(asked, _Seat(name=name, role=Role.RELAY, facts=None, wishes=wishes), display)
+
+
+def _run(asked: Asked, seat: _Seat, display: Display) -> int:
+    _check_gpu(asked.gpu)
     found = find_join(asked.join, os.environ)
     home = find_home(os.environ)
     raise_descriptor_limit()
-    clock = MonotonicClock()
-    with held_identity(home.keys / f"{name}.key", what=f"a peer named {name}") as identity:
+    with held_identity(
+        home.keys / f"{seat.name}.key", what=f"a {seat.role} named {seat.name}"
+    ) as identity:
         keys = {"public_key": identity.curve_public, "secret_key": identity.curve_secret}
         with closing(ZeroMq(**keys)) as transport:
             bind = parse_host_port(asked.bind or DEFAULT_BIND, default_port=0)
             events: Inbox[Event] = Inbox(transport.wake())
             with (
-                Server(transport, bind=bind.endpoint, name=name, events=events) as server,
+                Server(transport, bind=bind.endpoint, name=seat.name, events=events) as server,
                 Puller(transport, events=events) as puller,
             ):
                 address = _advertised(asked.advertise, bind, server.address, found.join)
-                join = Join(
-                    version=WIRE_VERSION,
-                    token=found.join.token,
-                    name=name,
-                    role="peer",
-                    instance=secrets.token_bytes(8),
-                    address=address,
-                    sign_key=identity.sign_public,
-                    wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
-                )
-                where = f"{found.join.address} (from {found.source})"
-                membership = Membership(
-                    join,
-                    sign_key=found.join.sign_key,
-                    where=where,
-                    patience=Patience(give_up_s=asked.patience_s),
-                )
-                plan = Plan(
-                    me=name,
-                    role=Role.PEER,
-                    explicit=wishes,
-                    data=str(facts.path.absolute()),
-                    device=asked.gpu,
-                    out=str(asked.out.absolute()) if asked.out is not None else "",
-                    alone=asked.alone,
-                )
-                display.line(_greeting(name, facts, address, found.join))
+                node = _node(asked, seat, found, address=address, sign_key=identity.sign_public)
+                display.line(_greeting(seat, address, found.join))
+                join = found.join
                 return Runtime(
-                    node=Node(plan, membership),
-                    facts=facts,
+                    node=node,
+                    facts=seat.facts,
                     sockets=Sockets(
                         transport=transport,
-                        coordinator=transport.call(
-                            found.join.address, server_key=found.join.curve_key
-                        ),
+                        coordinator=transport.call(join.address, server_key=join.curve_key),
                         server=server,
                         puller=puller,
                         events=events,
                     ),
                     display=display,
-                    clock=clock,
+                    clock=MonotonicClock(),
                     threads=asked.threads,
                 ).run()
+
+
+def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key: bytes) -> Node:
+    join = Join(
+        version=WIRE_VERSION,
+        token=found.join.token,
+        name=seat.name,
+        role=seat.role.value,
+        instance=secrets.token_bytes(8),
+        address=address,
+        sign_key=sign_key,
+        wishes=tuple(Option(key, value) for key, value in sorted(seat.wishes.items())),
+    )
+    membership = Membership(
+        join,
+        sign_key=found.join.sign_key,
+        where=f"{found.join.address} (from {found.source})",
+        patience=Patience(give_up_s=asked.patience_s),
+    )
+    plan = Plan(
+        me=seat.name,
+        role=seat.role,
+        explicit=seat.wishes,
+        data=str(seat.facts.path.absolute()) if seat.facts is not None else "",
+        device=asked.gpu,
+        out=str(asked.out.absolute()) if asked.out is not None else "",
+        alone=asked.alone,
+    )
+    return Node(plan, membership)
 
 
 def _checked_shard(data: str) -> ShardFacts:
@@ -177,10 +207,9 @@ def _advertised(typed: str | None, bind: HostPort, bound: str, join: JoinString)
     return HostPort(local_address_towards(join.host, join.port), port).endpoint
 
 
-def _greeting(name: PeerId, facts: ShardFacts, address: str, join: JoinString) -> str:
-    samples = facts.num_samples("train")
-    domain = f" of {facts.card.domain}" if facts.card.domain else ""
-    return (
-        f"peer {name}: {samples} training samples{domain}, reachable at {address}, "
-        f"joining the coordinator at {join.address}"
-    )
+def _greeting(seat: _Seat, address: str, join: JoinString) -> str:
+    what = "a relay"
+    if seat.facts is not None:
+        domain = f" of {seat.facts.card.domain}" if seat.facts.card.domain else ""
+        what = f"{seat.facts.num_samples('train')} training samples{domain}"
+    return f"{seat.name}: {what}, reachable at {address}, joining the coordinator at {join.address}"

@@ -117,11 +117,9 @@ class Trainer:
         """
         bench = Bench.set_up(command)
         start = bench.initial()
-        initial = Trained(
-            params=start.params,
-            buffers=start.buffers,
+        initial = replace(
+            bench.method.opening(bench.model),
             num_examples=bench.task.num_examples,
-            num_steps=0,
             class_counts=bench.task.class_counts,
         )
         mixer, solver = bench.method.mixer, bench.method.solver
@@ -138,13 +136,13 @@ class Trainer:
             shelving=Shelving(bench.directory),
             common=CommonModel(mixer, start) if isinstance(mixer, Replicated) else None,
         )
-        shared = mixer.share(initial)
+        shared = mixer.share(initial, bench.model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
             schema=schema_digest(specs),
             init=digest_of(start.params),
             shared=specs,
-            exchange=exchange_of(bench.settings.recipe.mixer.name),
+            exchange=exchange_of(bench.settings.recipe.mixer.name).value,
             num_parameters=sum(t.numel() for t in start.params.values()),
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
@@ -261,7 +259,7 @@ class Trainer:
             memory=learner.memory,
             degree=learner.degree,
         )
-        shared = learner.mixer.share(learner.trained)
+        shared = learner.mixer.share(learner.trained, learner.bench.model.head)
         more: list[tuple[Part, Trained]] = []
         if shared is not None and learner.common is not None:
             more.append((Part.STATE, state_of(learner.common.state, shared)))

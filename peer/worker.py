@@ -14,6 +14,8 @@ from typing import assert_never
 
 from peer.lifeline import die_with_parent
 from peer.pipe import Pipe
+from peer.relay_trainer import RelayTrainer
+from peer.roles import Role
 from peer.trainer import Trainer
 from peer.work import (
     Adopt,
@@ -74,7 +76,7 @@ def _phase(command: Command) -> tuple[str, int]:
 
 
 def _serve(pipe: Pipe) -> None:
-    trainer = Trainer()
+    trainer: Trainer | RelayTrainer = Trainer()
     tell = _Teller(pipe.send)
     while True:
         command = pipe.receive(None)
@@ -82,6 +84,8 @@ def _serve(pipe: Pipe) -> None:
             continue
         if not isinstance(command, Command):
             raise TypeError(f"{type(command).__name__} is not a command")
+        if isinstance(command, Prepare) and command.role == Role.RELAY:
+            trainer = RelayTrainer()
         tell.begin(*_phase(command))
         reply = trainer.carry_out(command, tell)
         if reply is None:

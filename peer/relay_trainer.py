@@ -1,0 +1,212 @@
+"""What a relay's trainer process does: aggregate and publish. It has no data to train on.
+
+Takes the same commands as a peer's trainer. Peers with one common model are aggregated from the
+start that they share; of peers that start from their own mixes (preset kinfolk) the relay takes
+each one's update, start minus trained, and steps a model of its own from the common initial one.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import assert_never
+
+import torch
+
+from peer.common import CommonModel
+from peer.device import pick_device
+from peer.evidence import mix_done
+from peer.exchange import Origin, digest_of, read_contribution, sections_of
+from peer.inspection import Inspector
+from peer.methods import make_method
+from peer.mixers.replicated import Replicated
+from peer.models.registry import build_model
+from peer.publishing import Shelving
+from peer.roles import Exchange, exchange_of
+from peer.seeding import EVERYONE, stream_seed
+from peer.settings import Settings
+from peer.solvers.base import Progress
+from peer.work import (
+    Adopt,
+    Adopted,
+    Alone,
+    Command,
+    Evaluate,
+    Inspect,
+    Inspected,
+    Mix,
+    MixDone,
+    Prepare,
+    Prepared,
+    Publish,
+    Published,
+    Quit,
+    Reply,
+    Train,
+)
+from protocol.errors import ConfigError, LocalProtocolError
+from protocol.ids import PeerId
+from protocol.params import sub
+from protocol.round import Contribution, Mixed, Start, Trained
+from protocol.tensors import spec_body
+from protocol.wire.fields import as_text
+from protocol.wire.layout import schema_digest
+
+__all__ = ["RelayTrainer"]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Desk:
+    """What a relay carries from round to round."""
+
+    relay: PeerId
+    run: bytes
+    device: torch.device
+    exchange: Exchange
+    common: CommonModel
+    start: Start  # its newest model
+    inspector: Inspector
+    shelving: Shelving
+    num_examples: int = 0  # behind the newest model
+    base: bytes = b""  # digest of the model before it
+
+    def base_here(self) -> bytes:
+        return digest_of(self.start.params)
+
+
+class RelayTrainer:
+    def __init__(self) -> None:
+        self._desk: _Desk | None = None
+
+    def carry_out(self, command: Command, progress: Progress) -> Reply | None:
+        """Do as the node says; None for the order to quit.
+
+        Raises:
+            KinfolkError: as the command's own method.
+            OSError: the disk is full.
+        """
+        match command:
+            case Prepare():
+                return self.prepare(command)
+            case Inspect():
+                return self.inspect(command)
+            case Mix():
+                return self.mix(command)
+            case Adopt():
+                fault = self._ready().common.adopt(command)
+                return Adopted(command.neighbour, as_text(fault))
+            case Publish():
+                return self.publish(command)
+            case Train() | Evaluate() | Alone():
+                raise LocalProtocolError(f"a relay has no data for {type(command).__name__}")
+            case Quit():
+                return None
+            case _:
+                assert_never(command)
+
+    def prepare(self, command: Prepare) -> Prepared:
+        """Build the model that the run's manifest names; it is the same as every peer's.
+
+        Raises:
+            OperatorError: the method has nothing for a relay to do, or the model cannot be built.
+        """
+        settings = Settings.read({s.key: s.value for s in command.settings})
+        method = make_method(settings.recipe.flat())
+        if method.aggregator is None:
+            raise ConfigError(
+                f"method {settings.method} of this run has no aggregator for a relay to run",
+                hint="start the run with another method, or with --option aggregator=craft",
+            )
+        device, told = pick_device(command.device)
+        seed = stream_seed(settings.run.seed, EVERYONE, "init", 0)
+        norm = settings.model_options.norm
+        raw = build_model(
+            settings.model, settings.input_shape, settings.num_classes, norm, seed
+        ).to(device)
+        model = method.solver.adapt(raw)
+        start = model.start
+        is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
+        exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
+        self._desk = _Desk(
+            relay=PeerId(command.peer),
+            run=command.run,
+            device=device,
+            exchange=exchange,
+            common=CommonModel(Replicated(method.aggregator), start, at_relay=True),
+            start=start,
+            inspector=Inspector(settings.admit, lambda: self._ready().start.params),
+            shelving=Shelving(Path(command.directory)),
+        )
+        initial = Trained(params=start.params, buffers=start.buffers, num_examples=0, num_steps=0)
+        shared = method.mixer.share(initial, model.head)
+        specs = spec_body(sections_of(shared)) if shared is not None else ()
+        return Prepared(
+            schema=schema_digest(specs),
+            init=digest_of(start.params),
+            shared=specs,
+            exchange=exchange.value,
+            num_parameters=sum(t.numel() for t in start.params.values()),
+            num_examples=0,
+            class_counts=(),
+            device=told.replace("training", "aggregating"),
+        )
+
+    def inspect(self, command: Inspect) -> Inspected:
+        """Look at a peer's parameters, or its update, before they may be aggregated."""
+        desk = self._ready()
+        return desk.inspector.inspect(command, updates=desk.exchange is Exchange.UPDATES)
+
+    def mix(self, command: Mix) -> MixDone:
+        """Aggregate what was collected of this round."""
+        began_s = time.perf_counter()
+        desk = self._ready()
+        contributions = [
+            read_contribution(part.snapshot, device=desk.device) for part in command.inputs
+        ]
+        if desk.exchange is Exchange.UPDATES:
+            contributions = [_from_here(c, desk.start, desk.base_here()) for c in contributions]
+        mixed = desk.common.mix(None, contributions, command)
+        seconds = time.perf_counter() - began_s
+        if not isinstance(mixed, Mixed):
+            return MixDone(command.round_no, (), (), seconds, adopt=mixed)
+        desk.base = desk.base_here()
+        desk.start = mixed.start
+        desk.num_examples = _examples(contributions, mixed)
+        return mix_done(command.round_no, mixed, seconds)
+
+    def publish(self, command: Publish) -> Published:
+        """Write the newest model as a snapshot like any peer's.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        desk = self._ready()
+        origin = Origin(
+            run=desk.run, sender=desk.relay, round_no=command.round_no, base=desk.base, degree=0
+        )
+        start = desk.start
+        trained = Trained(
+            params=start.params,
+            buffers=start.buffers,
+            extras=start.extras,
+            num_examples=desk.num_examples,
+            num_steps=1,
+        )
+        return desk.shelving.publish(origin, trained)
+
+    def _ready(self) -> _Desk:
+        if self._desk is None:
+            raise LocalProtocolError("the relay was given work before Prepare")
+        return self._desk
+
+
+def _from_here(contribution: Contribution, start: Start, base: bytes) -> Contribution:
+    """An update, whatever it started from, as if it had started here."""
+    update = contribution.trained
+    moved = {name: tensor for name, tensor in start.params.items() if name in update.params}
+    params = {**start.params, **sub(moved, update.params)}
+    return replace(contribution, base=base, trained=replace(update, params=params))
+
+
+def _examples(contributions: Sequence[Contribution], mixed: Mixed) -> int:
+    return sum(c.trained.num_examples for c in contributions if c.sender in mixed.client_weight)
