@@ -29,12 +29,12 @@ from peer.options.fields import Value
 from peer.options.methods import Need
 from peer.options.recipe import Recipe, read
 from peer.probe import LocalProbe
-from peer.solvers.base import Progress, Solver
+from peer.solvers.base import Opening, Progress, Solver
 from peer.solvers.fedconst import FedConst
 from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
 from protocol.errors import ConfigError
-from protocol.params import Params, State
+from protocol.params import NOTHING, Params, State
 from protocol.round import Start, Trained
 
 __all__ = ["AGGREGATORS", "MIXERS", "SOLVERS", "Method", "make_method"]
@@ -88,6 +88,16 @@ class Method:
     def probe(self, task: LocalTask, buffers: Params, seed: int) -> LocalProbe:
         """The questions of one round; equal seeds ask the same."""
         return LocalProbe.draw(task, buffers, seed, self.recipe.mix.probe_batches)
+
+    def opening(self, model: SplitModel) -> Trained:
+        """The result of round 0, where nobody has trained yet; a relay has no example either."""
+        return Trained(
+            params=model.start.params,
+            buffers=model.start.buffers,
+            extras=self.solver.opening(model) if isinstance(self.solver, Opening) else NOTHING,
+            num_examples=0,
+            num_steps=0,
+        )
 
     def train(
         self, state: State, start: Start, task: LocalTask, seed: int, progress: Progress

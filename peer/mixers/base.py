@@ -58,8 +58,11 @@ class Mixer(Protocol):
     def init(self, start: Start) -> State:
         """State before the first round."""
 
-    def share(self, trained: Trained) -> Trained | None:
-        """What leaves this peer; None for nothing."""
+    def share(self, trained: Trained, head: Head) -> Trained | None:
+        """What leaves this peer, of the same layout in every round; None for nothing.
+
+        `head` names the classifier, which some methods keep to themselves.
+        """
 
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe

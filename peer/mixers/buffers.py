@@ -26,8 +26,8 @@ class WithBuffers:
     def init(self, start: Start) -> State:
         return self.inner.init(start)
 
-    def share(self, trained: Trained) -> Trained | None:
-        return self.inner.share(trained if self.policy == "average" else _common(trained))
+    def share(self, trained: Trained, head: Head) -> Trained | None:
+        return self.inner.share(trained if self.policy == "average" else _common(trained), head)
 
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe

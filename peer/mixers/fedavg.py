@@ -6,7 +6,7 @@ McMahan et al., 2017, arXiv 1602.05629, Algorithm 1, the server replaced by each
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.mixers.base import Probe
+from peer.mixers.base import Head, Probe
 from peer.options.methods import NoOptions
 from protocol.params import NO_STATE, State, combine
 from protocol.round import Contribution, Mixed, Start, Trained
@@ -21,7 +21,7 @@ class FedAvg:
     def init(self, start: Start) -> State:
         return NO_STATE
 
-    def share(self, trained: Trained) -> Trained | None:
+    def share(self, trained: Trained, head: Head) -> Trained | None:
         return trained
 
     def mix(

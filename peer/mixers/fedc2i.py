@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from peer.mixers.base import Probe
+from peer.mixers.base import Head, Probe
 from peer.mixers.influence import class_losses, client_losses, weights_from_losses
 from peer.options.methods import FedC2IOptions
 from protocol.params import NO_STATE, Params, State, combine
@@ -35,7 +35,7 @@ class FedC2I:
     def init(self, start: Start) -> State:
         return NO_STATE
 
-    def share(self, trained: Trained) -> Trained | None:
+    def share(self, trained: Trained, head: Head) -> Trained | None:
         return trained
 
     def mix(

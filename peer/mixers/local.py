@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.mixers.base import Probe
+from peer.mixers.base import Head, Probe
 from peer.options.methods import NoOptions
 from protocol.params import NO_STATE, State
 from protocol.round import Contribution, Mixed, Start, Trained
@@ -18,7 +18,7 @@ class Local:
     def init(self, start: Start) -> State:
         return NO_STATE
 
-    def share(self, trained: Trained) -> Trained | None:
+    def share(self, trained: Trained, head: Head) -> Trained | None:
         return None
 
     def mix(

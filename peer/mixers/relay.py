@@ -8,7 +8,7 @@ arrives as extras.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from peer.mixers.base import Probe
+from peer.mixers.base import Head, Probe
 from peer.options.entry import NoOptions
 from protocol.params import NO_STATE, State
 from protocol.round import Contribution, Mixed, Start, Trained
@@ -25,7 +25,7 @@ class Relay:
     def init(self, start: Start) -> State:
         return NO_STATE
 
-    def share(self, trained: Trained) -> Trained | None:
+    def share(self, trained: Trained, head: Head) -> Trained | None:
         return trained
 
     def mix(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from peer.aggregators.base import Aggregator
-from peer.mixers.base import Probe
+from peer.mixers.base import Head, Probe
 from protocol.ids import PeerId
 from protocol.params import NOTHING, Params, State
 from protocol.round import Aggregated, Contribution, Mixed, Start, Trained
@@ -76,7 +76,7 @@ class Replicated:
     def init(self, start: Start) -> State:
         return pack_state(start, self.aggregator.init(start))
 
-    def share(self, trained: Trained) -> Trained | None:
+    def share(self, trained: Trained, head: Head) -> Trained | None:
         return trained
 
     def mix(

@@ -1,7 +1,7 @@
 """The solver slot: from a start point to a trained one, on local data alone."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from peer.models.split import Mode, Pass, SplitModel
 from protocol.params import Params, State
 from protocol.round import Start, Trained
 
-__all__ = ["Batch", "Progress", "Solver", "Task"]
+__all__ = ["Batch", "Opening", "Progress", "Solver", "Task"]
 
 
 class Batch(NamedTuple):
@@ -81,3 +81,11 @@ class Solver(Protocol):
         Dropout draws from the global generators: callers run this inside `seeded`. After a
         divergence `train_loss` is not finite.
         """
+
+
+@runtime_checkable
+class Opening(Protocol):
+    """What a solver also has whose results carry extras."""
+
+    def opening(self, model: SplitModel) -> Params:
+        """Extras of round 0, before any training: of the layout that they keep ever after."""

@@ -44,7 +44,7 @@ def test_local_layers_never_leave_and_never_change_by_mixing() -> None:
     task, own = trained_peer("a", 1, size=8)
     _, other = trained_peer("b", 2, size=8)
     mixer = WithBuffers(FedC2I(), "local")
-    shared = mixer.share(other.trained)
+    shared = mixer.share(other.trained, MODEL.head)
     assert shared is not None
     assert shared.buffers == {}
     assert sorted(set(other.trained.params) - set(shared.params)) == ["body.1.bias", SCALE]
@@ -65,7 +65,7 @@ def test_two_peers_with_batchnorm_train_on_from_their_mix(
     task, own = trained_peer("a", 1, size=9)  # the last batch has one example
     _, other = trained_peer("b", 2, size=9)
     whole = WithBuffers(mixer, policy)
-    shared: Trained | None = whole.share(other.trained)
+    shared: Trained | None = whole.share(other.trained, MODEL.head)
     others = [] if shared is None else [contribution("b", shared.params, buffers=shared.buffers)]
     probe = LocalProbe.draw(task, own.trained.buffers, 0, 1)
     mixed, _ = whole.mix(NO_STATE, own, others, probe)
@@ -80,6 +80,6 @@ def test_two_peers_with_batchnorm_train_on_from_their_mix(
 def test_without_batchnorm_local_shares_the_whole_model() -> None:
     model = small_model()
     own = contribution("a", model.start.params)
-    shared = WithBuffers(FedAvg(), "local").share(own.trained)
+    shared = WithBuffers(FedAvg(), "local").share(own.trained, MODEL.head)
     assert shared is not None
     assert list(shared.params) == list(model.start.params)

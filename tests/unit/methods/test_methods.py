@@ -28,7 +28,7 @@ def a_round(
     mixes = {}
     for peer, other in (PEERS, PEERS[::-1]):
         own = contribution(peer, results[peer].params, buffers=results[peer].buffers)
-        shared = method.mixer.share(results[other])
+        shared = method.mixer.share(results[other], tasks[other].model.head)
         others = (
             [] if shared is None else [contribution(other, shared.params, buffers=shared.buffers)]
         )

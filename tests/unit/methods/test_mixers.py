@@ -45,7 +45,7 @@ def test_gossip_halves_the_samples_of_a_half_fresh_neighbour() -> None:
 
 def test_local_sends_nothing_and_keeps_its_own() -> None:
     own = contribution("a", linear_point(0))
-    assert Local().share(own.trained) is None
+    assert Local().share(own.trained, linear_probe().head) is None
     mixed, _ = Local().mix(NO_STATE, own, [], linear_probe())
     assert mixed.start.params is own.trained.params
     assert mixed.client_weight == {A: 1.0}
