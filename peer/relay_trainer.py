@@ -144,7 +144,7 @@ class RelayTrainer:
             schema=schema_digest(specs),
             init=digest_of(start.params),
             shared=specs,
-            exchange=exchange.value,
+            exchange=exchange,
             num_parameters=sum(t.numel() for t in start.params.values()),
             num_examples=0,
             class_counts=(),

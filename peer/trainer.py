@@ -142,7 +142,7 @@ class Trainer:
             schema=schema_digest(specs),
             init=digest_of(start.params),
             shared=specs,
-            exchange=exchange_of(bench.settings.recipe.mixer.name).value,
+            exchange=exchange_of(bench.settings.recipe.mixer.name),
             num_parameters=sum(t.numel() for t in start.params.values()),
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
