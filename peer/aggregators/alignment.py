@@ -75,12 +75,12 @@ def solve(gram: Tensor, examples: Tensor, options: CraftOptions) -> Solution:
     seen = gram[:-1, -1][usable] / (size * past) if past > 0.0 else torch.zeros_like(size)
     spectrum, rho = Spectrum.of(unit, options.tol), targets[usable]
     infeasible = bool((rho - spectrum.within_reach(rho)).abs().max() > _MISSED * rho.max())
-    unseen = 0.0  # squared norm of the reference where no update has a component
+    share = 0.0
     if not infeasible or options.policy == "lstsq":
         weights[:-1][usable] = spectrum.solve(rho - seen) / size
         if past > 0.0:
             weights[-1] = 1.0 / past
-            unseen = max(0.0, 1.0 - float(seen @ spectrum.solve(seen)))
+            share = _share_of_reference(spectrum, rho, seen)
     elif options.policy == "minnorm":
         weights[:-1][usable] = nearest_to_origin(unit) / size
     return Solution(
@@ -89,6 +89,13 @@ def solve(gram: Tensor, examples: Tensor, options: CraftOptions) -> Solution:
         targets=targets,
         rank=spectrum.rank,
         conditioning=spectrum.conditioning,
-        reference_share=math.sqrt(unseen / (unseen + float(rho @ spectrum.solve(rho)))),
+        reference_share=share,
         infeasible=infeasible,
     )
+
+
+def _share_of_reference(spectrum: Spectrum, rho: Tensor, seen: Tensor) -> float:
+    """Norm of (I - U^+ U) r over that of U^+ rho + (I - U^+ U) r, which are orthogonal."""
+    unseen = max(0.0, 1.0 - float(seen @ spectrum.solve(seen)))
+    shortest = max(0.0, float(rho @ spectrum.solve(rho)))
+    return math.sqrt(unseen / (unseen + shortest)) if unseen else 0.0

@@ -11,7 +11,7 @@ from protocol.ids import PeerId
 from protocol.params import Params, State, sub
 from protocol.round import Aggregated, Contribution, Start, Trained
 
-ROSTER = tuple(PeerId(name) for name in "abcdefgh")
+ROSTER = tuple(PeerId(name) for name in "abcdefghijklmnopqrstuvwxyz")
 
 Numbers = Sequence[float] | Sequence[Sequence[float]] | Tensor
 
