@@ -30,7 +30,14 @@ from peer.options.methods import Need
 from peer.options.recipe import Recipe, read
 from peer.probe import LocalProbe
 from peer.solvers.base import Opening, Progress, Solver
+from peer.solvers.ditto import Ditto
+from peer.solvers.fedalign import FedAlign
 from peer.solvers.fedconst import FedConst
+from peer.solvers.feddyn import FedDyn
+from peer.solvers.fedprox import FedProx
+from peer.solvers.fedsam import FedSam
+from peer.solvers.moon import Moon
+from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
 from protocol.errors import ConfigError
@@ -49,7 +56,14 @@ MIXERS: Mapping[str, Callable[[Any], Mixer]] = {
 }
 
 SOLVERS: Mapping[str, Callable[[Any], Solver]] = {
+    "ditto": Ditto,
+    "fedalign": FedAlign,
     "fedconst": FedConst,
+    "feddyn": FedDyn,
+    "fedprox": FedProx,
+    "fedsam": FedSam,
+    "moon": Moon,
+    "scaffold": Scaffold,
     "sgd": Sgd,
 }
 

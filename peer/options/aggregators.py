@@ -128,7 +128,12 @@ AGGREGATORS: Mapping[str, Entry] = {
     "craft": Entry(CraftOptions, "per layer, advance each peer by its share of the data", _COMMON),
     "fedavg": Entry(NoOptions, "mean, weighed by training samples", _COMMON),
     "fedavgm": Entry(FedAvgMOptions, "the mean update with momentum", _COMMON),
-    "feddyn": Entry(NoOptions, "common half of FedDyn", _COMMON | {Need.DYNAMIC}),
+    "feddyn": Entry(
+        NoOptions,
+        "common half of FedDyn",
+        _COMMON | {Need.DYNAMIC},
+        gives=frozenset({Need.DRIFT}),
+    ),
     "fedfv": Entry(FedFVOptions, "mean of updates freed of their conflicts", _BY_LOSS),
     "fedlf": Entry(
         NoOptions,
@@ -137,5 +142,10 @@ AGGREGATORS: Mapping[str, Entry] = {
     ),
     "fednova": Entry(NoOptions, "mean of updates per local step", _COMMON),
     "qfedavg": Entry(QFedAvgOptions, "weigh peers by their loss to the q", _BY_LOSS | {Need.LR}),
-    "scaffold": Entry(ScaffoldServerOptions, "common half of SCAFFOLD", _COMMON | {Need.VARIATES}),
+    "scaffold": Entry(
+        ScaffoldServerOptions,
+        "common half of SCAFFOLD",
+        _COMMON | {Need.VARIATES},
+        gives=frozenset({Need.MEAN_VARIATE}),
+    ),
 }

@@ -16,7 +16,9 @@ class Need(Enum):
     FULL_PARTICIPATION = "every peer in every round"  # without, it runs outside its definition
     LR = "the step size of the peers' solver"
     VARIATES = "control variates from the peers, which solver = scaffold sends"
+    MEAN_VARIATE = "the mean of the peers' control variates, which aggregator = scaffold sends"
     DYNAMIC = "the local half of the method, which is solver = feddyn"
+    DRIFT = "the common half of the method, which is aggregator = feddyn"
     PROTOTYPES = "the mean features of each class of every peer"
     SPREADS = "how far features lie from the mean of their class, of every peer"
     TARGETS = "features for each class that training pulls to"

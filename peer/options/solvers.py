@@ -8,15 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from peer.options.entry import Entry
+from peer.options.entry import Entry, Need
 from peer.options.fields import check, choice, flag, number, whole
 from protocol.errors import ConfigError
 
 __all__ = [
     "SOLVERS",
     "DescentOptions",
+    "DittoOptions",
+    "FedAlignOptions",
     "FedConstOptions",
+    "FedDynOptions",
+    "FedProxOptions",
+    "FedSamOptions",
+    "MoonOptions",
 ]
+
+_STRENGTH = "[0, 1000000]"  # of a term in the loss
+_CLIP = "(0, 1000000]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +43,108 @@ class DescentOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DittoOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    lam: float = number(
+        1.0, _STRENGTH, "lambda, the pull of the personal model to the common one; 0 is local"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedAlignOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    mu: float = number(0.45, _STRENGTH, "share of the loss that aligns the thin stage; 0 is sgd")
+    width: float = number(0.25, "(0, 1)", "share of the channels of the last stage that it keeps")
+    clip: float = number(10.0, _CLIP, "longest gradient")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FedConstOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
     mode: Literal["joint", "sequential"] = choice(
         "joint", "joint | sequential", "both constraints exactly, or one after the other as printed"
     )
     center_init: bool = flag("true", "centre the rows of the initial model, once")
+    optimiser: Literal["sgd", "adam"] = choice(
+        "sgd", "sgd | adam", "the step that is projected; adam takes no momentum"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.optimiser == "adam" and self.descent.momentum > 0.0:
+            raise ConfigError(
+                f"momentum = {self.descent.momentum} has no meaning with optimiser = adam",
+                hint="leave momentum out: adam has its own",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedDynOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    alpha: float = number(0.01, "(0, 1000000]", "strength of the dynamic regulariser")
+    clip: float = number(10.0, _CLIP, "longest gradient, the regulariser's included")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedProxOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    mu: float = number(0.01, _STRENGTH, "strength of the pull to the start; 0 is sgd")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedSamOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    rho: float = number(0.1, _STRENGTH, "how far uphill the gradient is taken; 0 is sgd")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoonOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    mu: float = number(1.0, _STRENGTH, "weight of the contrast; 0 is sgd")
+    temperature: float = number(0.5, "(0, 1000000]", "of the contrast; the lower, the sharper")
+    width: int = whole(256, "[1, 100000]", "of the projection that features are compared in")
 
     def __post_init__(self) -> None:
         check(self)
 
 
 SOLVERS: Mapping[str, Entry] = {
+    "ditto": Entry(
+        DittoOptions,
+        "SGD on the common model, and a personal one that is pulled to it",
+        frozenset({Need.COMMON_START}),
+    ),
+    "fedalign": Entry(FedAlignOptions, "SGD whose last stage also works when it is thin"),
     "fedconst": Entry(FedConstOptions, "SGD that moves rows only off their mean and start value"),
+    "feddyn": Entry(
+        FedDynOptions,
+        "local half of FedDyn",
+        frozenset({Need.COMMON_START, Need.DRIFT}),
+        gives=frozenset({Need.DYNAMIC}),
+    ),
+    "fedprox": Entry(FedProxOptions, "SGD with a pull to the start"),
+    "fedsam": Entry(FedSamOptions, "SGD along gradients from a step uphill: flat minima"),
+    "moon": Entry(MoonOptions, "SGD that keeps features near those of the start"),
+    "scaffold": Entry(
+        DescentOptions,
+        "local half of SCAFFOLD",
+        frozenset({Need.COMMON_START, Need.MEAN_VARIATE}),
+        gives=frozenset({Need.VARIATES}),
+    ),
     "sgd": Entry(DescentOptions, "stochastic gradient descent"),
 }

@@ -12,7 +12,7 @@ from peer.solvers.optimiser import Optimiser
 from protocol.params import Params
 from protocol.round import Start, Trained
 
-__all__ = ["Descent", "Slope", "anywhere", "descend", "slope"]
+__all__ = ["Descent", "Slope", "anywhere", "descend", "gradient", "leaves", "slope"]
 
 # (task, params, buffers, batch) -> loss in nats (), gradient of the layout of params, new buffers
 Slope: TypeAlias = Callable[[Task, Params, Params, Batch], tuple[Tensor, Params, Params]]
@@ -22,10 +22,20 @@ def slope(
     task: Task, params: Params, buffers: Params, batch: Batch
 ) -> tuple[Tensor, Params, Params]:
     """The plain gradient of the task's loss; zero for what the loss does not depend on."""
-    leaves = {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
-    loss, buffers = task.loss(leaves, buffers, batch)
-    grads = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-    return loss.detach(), dict(zip(leaves, grads, strict=True)), buffers
+    here = leaves(params)
+    loss, buffers = task.loss(here, buffers, batch)
+    return loss.detach(), gradient(loss, here), buffers
+
+
+def leaves(params: Params) -> Params:
+    """The same numbers, to take a gradient in."""
+    return {name: tensor.detach().requires_grad_() for name, tensor in params.items()}
+
+
+def gradient(value: Tensor, here: Params) -> Params:
+    """Gradient of a scalar in `leaves`; zero for those that it does not depend on."""
+    grads = torch.autograd.grad(value, list(here.values()), materialize_grads=True)
+    return dict(zip(here, grads, strict=True))
 
 
 def anywhere(params: Params) -> Params:

@@ -1,9 +1,10 @@
 """FedCONST: rows of weights move only where their value at the start of the round leaves them free.
 
 Kim et al., 2025, PMLR 267:30248. The displacement from the start is projected after every step,
-momentum and weight decay included, so weight decay acts as a pull to the start (FedProx with mu =
-weight_decay) and the norm of a row never shrinks. Convolution and linear weights are constrained,
-the classifier included; biases and normalisation layers are not.
+whatever the step was: momentum, weight decay or Adam's scaling cannot break a constraint. So the
+norm of a row never shrinks, and weight decay under SGD is a pull to the start (FedProx with mu =
+weight_decay). Convolution and linear weights are constrained, the classifier included; biases and
+normalisation layers are not.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from peer.models.split import SplitModel
 from peer.options.methods import FedConstOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
-from peer.solvers.optimiser import Momentum
+from peer.solvers.optimiser import Adam, Momentum
 from peer.solvers.rows import Anchor, centred
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
@@ -22,7 +23,7 @@ __all__ = ["FedConst"]
 
 @dataclass(frozen=True, slots=True)
 class FedConst:
-    """Constrained SGD.
+    """Constrained SGD, or Adam.
 
     The peer's own start point is the reference. Where peers start from different points (every
     peer from its own mix), rows stay centred through mixing, but orthogonality to the start holds
@@ -44,8 +45,9 @@ class FedConst:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
+        rule = Adam if self.options.optimiser == "adam" else Momentum
         way = Descent(
-            optimiser=Momentum(self.options.descent),
+            optimiser=rule(self.options.descent),
             epochs=self.options.descent.epochs,
             confine=Anchor.at(start.params, task.rows, self.options.mode).confine,
         )

@@ -87,8 +87,9 @@ class SolverContract:
         trained, _ = self.solver.train(
             self.solver.init(start), start, task, 0, lambda done, of: seen.append((done, of))
         )
-        steps = trained.num_steps
-        assert seen == [(step, steps) for step in range(1, steps + 1)]
+        planned = seen[0][1]  # a solver that trains two models takes more steps than one counts
+        assert planned % trained.num_steps == 0
+        assert seen == [(step, planned) for step in range(1, planned + 1)]
 
     def test_its_state_survives_being_stored(self) -> None:
         task = small_task(self.adapted())

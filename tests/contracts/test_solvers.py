@@ -4,18 +4,27 @@ from collections.abc import Mapping
 
 import pytest
 
-from peer.methods import make_method
-from peer.options.fields import Value
-from peer.options.methods import SOLVERS
-from peer.options.recipe import expand
+from peer.methods import SOLVERS
+from peer.options.fields import Value, build
+from peer.options.methods import SOLVERS as ENTRIES
 from tests.contracts.solver import SolverContract
 
 VARIANTS: Mapping[str, Mapping[str, Value]] = {
+    "ditto": {"solver": "ditto"},
+    "ditto, momentum": {"solver": "ditto", "momentum": 0.9, "epochs": 2},
+    "fedalign": {"solver": "fedalign"},
     "fedconst": {"solver": "fedconst"},
-    "fedconst in sequence": {"solver": "fedconst", "solver.mode": "sequential"},
-    "fedconst, momentum": {"solver": "fedconst", "solver.momentum": 0.9, "solver.epochs": 2},
+    "fedconst in sequence": {"solver": "fedconst", "mode": "sequential"},
+    "fedconst, momentum": {"solver": "fedconst", "momentum": 0.9, "epochs": 2},
+    "fedconst, adam": {"solver": "fedconst", "optimiser": "adam", "lr": 0.001},
+    "feddyn": {"solver": "feddyn"},
+    "fedprox": {"solver": "fedprox", "mu": 1.0},
+    "fedsam": {"solver": "fedsam"},
+    "moon": {"solver": "moon", "width": 8},
+    "scaffold": {"solver": "scaffold"},
+    "scaffold, momentum": {"solver": "scaffold", "momentum": 0.9, "epochs": 2},
     "sgd": {"solver": "sgd"},
-    "sgd, nesterov": {"solver": "sgd", "solver.momentum": 0.9, "solver.nesterov": True},
+    "sgd, nesterov": {"solver": "sgd", "momentum": 0.9, "nesterov": True},
 }
 
 
@@ -27,4 +36,5 @@ def test_every_solver_is_held_to_the_contract() -> None:
 class TestSolvers(SolverContract):
     @pytest.fixture(autouse=True)
     def choose(self, variant: str) -> None:
-        self.solver = make_method(expand("local", VARIANTS[variant])).solver
+        name, options = str(VARIANTS[variant]["solver"]), dict(VARIANTS[variant])
+        self.solver = SOLVERS[name](build(ENTRIES[name].options, options))
