@@ -39,9 +39,9 @@ class Scaffold:
     def init(self, start: Start) -> State:
         return {_VARIATE: _zeros(start.params)}
 
-    def opening(self, start: Start, task: Task) -> Params:
+    def opening(self, model: SplitModel) -> Params:
         """No change: what is sent before any training."""
-        return _zeros(start.params)
+        return _zeros(model.start.params)
 
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
