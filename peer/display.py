@@ -106,14 +106,16 @@ def round_text(record: RoundRecord, rounds: int) -> str:
     """One line for a finished round."""
     width = len(str(rounds))
     asked = len(record.used) + len(record.stale) + len(record.missing)
-    parts = [
-        f"round {record.round_no:>{width}}/{rounds}",
-        f"mixed {_percent(record.mixed)}",
-        f"trained {_percent(record.trained)}",
-        f"loss {record.train_loss:.3f}",
-        f"{len(record.used)} of {asked} fresh" if asked else "nobody asked",
-        f"{record.round_s:.1f} s",
-    ]
+    if record.trained is None:  # a relay
+        learnt = [f"aggregated {len(record.used)} of {asked}"]
+    else:
+        learnt = [
+            f"mixed {_percent(record.mixed)}",
+            f"trained {_percent(record.trained)}",
+            f"loss {record.train_loss:.3f}",
+            f"{len(record.used)} of {asked} fresh" if asked else "from the common start",
+        ]
+    parts = [f"round {record.round_no:>{width}}/{rounds}", *learnt, f"{record.round_s:.1f} s"]
     if record.stale:
         parts.append("stale: " + ", ".join(f"{n} by {age}" for n, age in record.stale.items()))
     if record.missing:

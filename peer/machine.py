@@ -447,7 +447,7 @@ class Machine:
         return asked if round_no >= 1 else ()
 
     def _question(self, name: PeerId) -> Question:
-        """Ask for the round that is wanted; of a relay that is not waited for, for any newer one."""
+        """Ask for the round that is wanted; a relay beside neighbours, for any newer one."""
         part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
         if name in self._waited_for():
             return Question(name, self._wanted, part)
