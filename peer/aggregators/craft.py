@@ -89,21 +89,17 @@ class Craft:
 
     def _factor(self, size: float, gains: torch.Tensor, solution: Solution) -> float:
         """By what to multiply a solution of norm `size`, with inner products `gains`."""
-        match self.options.length:
-            case "paper":
-                return min(1.0, self.options.max_norm / size)
-            case "projection":  # (sum of rho_i g_i.u) u, with u the unit vector along the solution
-                return float(solution.targets @ gains) / size**2
-            case "mean-norm":
-                return float(solution.targets @ solution.lengths) / size
+        if self.options.length == "projection":  # (sum of rho_i g_i.u) u, u along the solution
+            return float(solution.targets @ gains) / size**2
+        if self.options.length == "mean-norm":
+            return float(solution.targets @ solution.lengths) / size
+        return min(1.0, self.options.max_norm / size)
 
     def _lr(self, rounds: int) -> float:
         """Step size after so many rounds."""
         options = self.options
-        match options.schedule:
-            case "constant":
-                return options.lr
-            case "inverse-sqrt":
-                return options.lr / math.sqrt(1.0 + rounds / options.decay_rounds)
-            case "step":
-                return options.lr * float(options.decay ** (rounds // options.decay_rounds))
+        if options.schedule == "inverse-sqrt":
+            return options.lr / math.sqrt(1.0 + rounds / options.decay_rounds)
+        if options.schedule == "step":
+            return options.lr * float(options.decay ** (rounds // options.decay_rounds))
+        return options.lr
