@@ -17,7 +17,7 @@ from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
 from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import pulled
-from protocol.params import State
+from protocol.params import NOTHING, State
 from protocol.round import Start, Trained
 
 __all__ = ["Ditto"]
@@ -44,7 +44,9 @@ class Ditto:
         steps = descent.epochs * task.num_batches
         first, second = _part(progress, 0, 2 * steps), _part(progress, steps, 2 * steps)
         common = descend(start, task, plain, seed, first)
-        own = descend(Start(state[_PARAMS], state[_BUFFERS]), task, towards, seed, second)
+        own = descend(
+            Start(state[_PARAMS], state.get(_BUFFERS, NOTHING)), task, towards, seed, second
+        )
         # running statistics are the personal model's own, for which they are named beside it
         served = {**own.params, **own.buffers}
         return replace(common, personal=served), {_PARAMS: own.params, _BUFFERS: own.buffers}

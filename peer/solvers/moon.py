@@ -22,7 +22,7 @@ from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, gradient, leaves, slope
 from peer.solvers.optimiser import Momentum
 from peer.solvers.projection import projected
-from protocol.params import Params, State
+from protocol.params import NOTHING, Params, State
 from protocol.round import Start, Trained
 
 __all__ = ["Moon"]
@@ -43,7 +43,7 @@ class Moon:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
-        last = Start(state[_PARAMS], state[_BUFFERS])
+        last = Start(state[_PARAMS], state.get(_BUFFERS, NOTHING))
         way = Descent(
             optimiser=Momentum(self.options.descent),
             epochs=self.options.descent.epochs,

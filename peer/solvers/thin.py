@@ -121,7 +121,7 @@ def _last_stage(model: SplitModel) -> tuple[str, dict[str, nn.Module]]:
     Raises:
         ModelError: there is no convolution.
     """
-    path, parent = "", model.module
+    path, parent, total = "", model.module, len(_convolutions(model.module))
     while True:
         children = dict(parent.named_children())
         found = [name for name, child in children.items() if _convolutions(child)]
@@ -134,7 +134,8 @@ def _last_stage(model: SplitModel) -> tuple[str, dict[str, nn.Module]]:
         sequence = isinstance(parent, nn.Sequential)
         if isinstance(child, nn.Conv2d):
             return path, _block_of(children, name) if sequence else {name: child}
-        if sequence and not isinstance(child, nn.Sequential):
+        # what holds every convolution is the body, and the stage lies within it
+        if sequence and not isinstance(child, nn.Sequential) and len(_convolutions(child)) < total:
             return path, _blocks_like(children, name)
         path, parent = f"{path}.{name}" if path else name, child
 

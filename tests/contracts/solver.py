@@ -5,13 +5,15 @@ A subclass gives `solver`.
 
 import pytest
 import torch
+from safetensors.torch import load, save
+from torch import Tensor
 
 from peer.examples import Examples
 from peer.models.registry import build_model
 from peer.models.split import SplitModel
 from peer.options.methods import TrainOptions
 from peer.seeding import forked
-from peer.solvers.base import Solver
+from peer.solvers.base import Opening, Solver
 from peer.task import LocalTask
 from protocol.params import Params, State
 from protocol.round import Trained
@@ -20,6 +22,27 @@ from tests.unit.methods.making import silent, small_model, small_task
 
 def copied(params: Params) -> Params:
     return {name: tensor.clone() for name, tensor in params.items()}
+
+
+def restored(state: State) -> State:
+    """Through a file's bytes, in which a section without tensors leaves no trace."""
+    flat = {f"{s}/{n}": t for s, params in state.items() for n, t in params.items()}
+    sections: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in load(save(flat)).items():
+        section, _, name = key.partition("/")
+        sections.setdefault(section, {})[name] = tensor
+    return sections
+
+
+def assert_same(one: tuple[Trained, State], other: tuple[Trained, State]) -> None:
+    """Bit for bit."""
+    points = (
+        [t.params, t.buffers, t.extras, t.personal or {}, *(s[k] for k in sorted(s) if s[k])]
+        for t, s in (one, other)
+    )
+    for left, right in zip(*points, strict=True):
+        assert left.keys() == right.keys()
+        assert all(torch.equal(tensor, right[name]) for name, tensor in left.items())
 
 
 class SolverContract:
@@ -67,8 +90,7 @@ class SolverContract:
         inputs = torch.randn(8, 1, 16, 16, generator=chance)
         targets = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
         task = LocalTask(model, Examples(inputs, targets), TrainOptions(batch_size=4))
-        one, same = self.train(task)[0], self.train(task)[0]
-        assert all(torch.equal(t, same.params[n]) for n, t in one.params.items())
+        assert_same(self.train(task), self.train(task))
 
     def test_the_evidence_is_that_of_the_task(self) -> None:
         task = small_task(self.adapted(), size=10)
@@ -91,12 +113,28 @@ class SolverContract:
         assert planned % trained.num_steps == 0
         assert seen == [(step, planned) for step in range(1, planned + 1)]
 
-    def test_its_state_survives_being_stored(self) -> None:
+    @pytest.mark.parametrize("norm", ["none", "batch"])
+    def test_its_state_survives_being_stored(self, norm: str) -> None:
+        task = small_task(self.adapted(norm))
+        _, state = self.train(task)
+        assert_same(self.train(task, restored(state)), self.train(task, state))
+
+    def test_its_state_is_not_written_to(self) -> None:
         task = small_task(self.adapted())
         _, state = self.train(task)
-        stored = {name: copied(params) for name, params in state.items()}
-        one, same = self.train(task, state)[0], self.train(task, stored)[0]
-        assert all(torch.equal(t, same.params[n]) for n, t in one.params.items())
+        before = {section: copied(params) for section, params in state.items()}
+        _, after = self.train(task, state)
+        for section, params in before.items():
+            assert all(torch.equal(state[section][n], t) for n, t in params.items())
+            assert after[section].keys() == params.keys()  # and its layout is kept
+
+    def test_what_is_sent_along_has_the_layout_of_the_opening(self) -> None:
+        model = self.adapted()
+        trained, _ = self.train(small_task(model))
+        opening = self.solver.opening(model) if isinstance(self.solver, Opening) else {}
+        assert [(n, t.shape, t.dtype) for n, t in trained.extras.items()] == [
+            (n, t.shape, t.dtype) for n, t in opening.items()
+        ]
 
     @pytest.mark.parametrize("size", [1, 5, 9])
     def test_a_last_batch_of_one_example_trains_with_batchnorm(self, size: int) -> None:
