@@ -61,8 +61,8 @@ def solve(gram: Tensor, examples: Tensor, options: CraftOptions) -> Solution:
         options: `tol`, `single` and `policy` are looked at.
     """
     lengths = gram.diagonal()[:-1].sqrt()
-    usable = (lengths > 0.0) & lengths.isfinite()
-    lengths, targets = torch.where(usable, lengths, 0.0), torch.where(usable, examples, 0.0)
+    usable = lengths > 0.0
+    targets = torch.where(usable, examples, 0.0)
     weights = torch.zeros(len(gram), dtype=torch.float64)
     if not usable.any():
         return Solution(weights=weights, lengths=lengths, targets=targets)

@@ -78,7 +78,8 @@ class FedFV:
             weights = _freed_of_past(gram, weights, torch.tensor(ages), self.options.tau)
         size, plain = _size(gram, weights), _size(now, evenly(present))
         is_somewhere = size > _NOWHERE * now.diagonal().max().sqrt()
-        return weights * (plain / size if is_somewhere else 0.0)
+        weights = weights * (plain / size if is_somewhere else 0.0)
+        return torch.where(gram.diagonal() > 0.0, weights, 0.0)
 
 
 def _freed_of_each_other(gram: Tensor, losses: Sequence[float], alpha: float) -> Tensor:

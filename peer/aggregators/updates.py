@@ -42,11 +42,15 @@ class Updates:
 
     @torch.no_grad()
     def gram(self, names: Iterable[str] | None = None) -> Tensor:
-        """Inner products of all rows over the tensors of these names, or all: (R, R) float64."""
+        """Inner products of all rows over the tensors of these names, or all: (R, R) float64.
+
+        A row that is not finite, or too long for its square to be, counts as zero.
+        """
         total = torch.zeros(len(self), len(self), dtype=torch.float64)
         for _, _, block in self._blocks(names):
             total += (block @ block.T).cpu()
-        return total
+        sound = total.diagonal().isfinite()
+        return torch.where(torch.outer(sound, sound), total, 0.0)
 
     @torch.no_grad()
     def squares(self) -> Tensor:

@@ -76,6 +76,19 @@ def test_one_peer_alone_is_followed_to_where_it_went(name: str) -> None:
         torch.testing.assert_close(made.start.params[tensor], expected)
 
 
+@pytest.mark.parametrize("name", ["config", "craft", "fedfv", "fedlf"])
+def test_a_peer_without_numbers_has_no_say_where_directions_are_compared(name: str) -> None:
+    aggregator = AGGREGATORS[name](DECLARED[name].options())
+    start, contributions = one_tensor(
+        [[1.0, 0.0], [math.nan, 1.0], [-1.0, 3.0], [1.0, math.inf]], start_loss=[4.0, 2.0, 3.0, 1.0]
+    )
+    state = aggregator.init(start)
+    for _ in range(2):
+        made, state = aggregate(aggregator, start, contributions, state)
+        assert made.start.params["w"].isfinite().all()
+        assert moved(start, made)["w"][1] > 0.0
+
+
 def test_defaults_are_those_that_are_documented() -> None:
     craft = CraftOptions()
     assert (craft.lr, craft.groups, craft.tol, craft.max_norm) == (0.1, "module", 1e-6, 10.0)
