@@ -8,12 +8,12 @@ LOBBY -> [COLLECT r -> MIX r -> TRAIN r -> EVALUATE r -> PUBLISH r] x R -> DRAIN
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
-from statistics import median_low
 from typing import assert_never
 
+from peer.collection import Yield, jump_target, sort_out, verdict
 from peer.effects import (
     Effect,
     End,
@@ -28,15 +28,15 @@ from peer.effects import (
     WakeAt,
 )
 from peer.neighbour import Held, Neighbour, Pulling
-from peer.pace import Pace, freshness
+from peer.pace import Pace
 from peer.record import RoundRecord
-from peer.roles import Exchange, Role
+from peer.roles import Exchange
+from peer.roster import Roster
 from peer.work import (
     Adopt,
     Adopted,
     Evaluate,
     Evaluated,
-    Input,
     Inspect,
     Inspected,
     Mix,
@@ -50,11 +50,11 @@ from peer.work import (
     Working,
 )
 from protocol.ids import PeerId
-from protocol.topology import Topology, active, neighbours
+from protocol.topology import Topology
 from protocol.wire.codec import decode_document
 from protocol.wire.messages import NotYet, Part, SnapshotManifest, View
 
-__all__ = ["Machine", "Phase", "roster_of"]
+__all__ = ["Machine", "Phase"]
 
 
 class Phase(StrEnum):
@@ -70,23 +70,6 @@ class Phase(StrEnum):
 
 STATE_SLOT = 2  # the receive buffer of a state; 0 and 1 are those of results
 MAX_FAILURES = 3  # of one neighbour's pulls in a round: what never arrives is not asked for ever
-CATCH_UP_ROUNDS = 2  # behind the median by this many rounds: jump
-
-
-def roster_of(view: View) -> tuple[PeerId, ...]:
-    """Names of the peers that take part, sorted: ready or lost, never those that left."""
-    taking_part = {"ready", "lost"}
-    return tuple(
-        sorted(PeerId(m.name) for m in view.members if m.role == "peer" and m.state in taking_part)
-    )
-
-
-def relays_of(view: View) -> tuple[PeerId, ...]:
-    """Names of the relays that are there, sorted."""
-    there = {"ready", "lost"}
-    return tuple(
-        sorted(PeerId(m.name) for m in view.members if m.role == Role.RELAY and m.state in there)
-    )
 
 
 class Machine:
@@ -113,36 +96,27 @@ class Machine:
             exchange: whom a round needs.
         """
         self._me = me
-        self._topology = topology
-        self._seed = seed
         self._rounds = rounds
         self.pace = pace
-        self._participation = participation
         self._exchange = exchange
+        self._roster = Roster(
+            me=me, topology=topology, seed=seed, participation=participation, exchange=exchange
+        )
         self._lag = 0 if exchange.serves else 1  # the round that is collected is so much older
-        self.relay = ""  # who aggregates, where somebody does; empty on a relay itself
         self._healing = ""  # whose state is being adopted in the middle of MIX
         self.phase = Phase.LOBBY
         self.round_no = 0
         self.neighbours: dict[PeerId, Neighbour] = {}
         self.asked: tuple[PeerId, ...] = ()  # in this round, sorted
-        self._roster: tuple[PeerId, ...] = ()
-        self._adjacent: tuple[PeerId, ...] = ()  # in the topology over the roster, sorted
-        self._left: frozenset[PeerId] = frozenset()
-        self._view: View | None = None
         self._round_began_s = 0.0  # when this round began, skipped ones included
         self._began_s = 0.0  # when this phase of waiting began: COLLECT or DRAIN
         self._skipped: tuple[int, ...] = ()
-        self._late = False  # joined after the run had begun
         self._waited_s = 0.0
         self._work_s = 0.0  # longest time from the end of COLLECT to a published result
         self._worked_from_s = 0.0
-        self._inputs: tuple[Input, ...] = ()
+        self._yield = Yield()  # of this round's COLLECT
         self._mix = Mix(0, 0, (), ())  # the order of this round
         self._heal_by_s = 0.0
-        self._used: dict[PeerId, int] = {}
-        self._stale: dict[PeerId, int] = {}
-        self._missing: tuple[PeerId, ...] = ()
         self._mixed: MixDone | None = None
         self._trained: TrainDone | None = None
         self._scores: Evaluated | None = None
@@ -156,18 +130,16 @@ class Machine:
 
     def view(self, view: View, now_s: float) -> tuple[Effect, ...]:
         """A newer view. The roster follows it at the next boundary of a round only."""
-        self._view = view
-        left = frozenset(PeerId(m.name) for m in view.members if m.state in {"left", "revoked"})
         effects: list[Effect] = []
-        for name in sorted(left - self._left):
+        for name in self._roster.see(view):
             if name in self.neighbours and not self.neighbours[name].gone:
                 self.neighbours[name].gone = True
                 effects.append(Happened("left", name, "the coordinator says so"))
-        self._left = left
         if self.phase is Phase.LOBBY and view.founding:
-            self._late = self._lag > 0 and self._me not in view.founding
+            is_late = self._lag > 0 and self._me not in view.founding
+            self._roster.is_late = is_late
             # A late joiner asks for round 1 and is given whatever is newest: it then jumps there.
-            return (*effects, *self._begin_round(2 if self._late else 1, now_s))
+            return (*effects, *self._begin_round(2 if is_late else 1, now_s))
         return (*effects, *self._settle(now_s))
 
     # -- what the neighbours say ---------------------------------------------------------------
@@ -177,7 +149,7 @@ class Machine:
         if neighbour is None:
             return ()
         neighbour.connected = True
-        neighbour.gone = name in self._left
+        neighbour.gone = name in self._roster.left
         return (*self._life(neighbour, now_s), *self._settle(now_s))
 
     def link_down(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
@@ -349,7 +321,7 @@ class Machine:
 
     def evaluated(self, done: Evaluated, now_s: float) -> tuple[Effect, ...]:
         self._scores = done
-        update = self._exchange is Exchange.NEIGHBOURS and bool(self.relay)
+        update = self._exchange is Exchange.NEIGHBOURS and bool(self._roster.relay)
         return self._enter(Phase.PUBLISH, Order(Publish(self.round_no, update)))
 
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
@@ -383,24 +355,26 @@ class Machine:
         if self.phase is not Phase.COLLECT:
             return ()
         wanted = self._wanted
-        return tuple(n for n in self._waited_for() if not self.neighbours[n].settled(wanted))
+        return tuple(n.name for n in self._waited_for() if not n.settled(wanted))
 
     # -- COLLECT --------------------------------------------------------------------------------
 
     def _begin_round(self, round_no: int, now_s: float) -> tuple[Effect, ...]:
         """Draw the neighbours of this round and ask them, or skip the rounds of others."""
-        self._refresh_roster()
-        if self._participation < 1.0 and not self._late:
-            while self._me not in active(self._roster, self._participation, self._seed, round_no):
-                round_no += 1
-                if round_no > self._rounds:
-                    return self._drain(now_s)
+        self._roster.follow(first=self.round_no == 0 and not self._roster.is_late)
+        round_no = self._roster.next_active(round_no, self._rounds)
+        if round_no > self._rounds:
+            return self._drain(now_s)
         self.round_no = round_no
         self.phase = Phase.COLLECT
         self._healing = ""
         self._began_s = self._round_began_s = now_s
         self._mixed = self._trained = self._scores = None
-        self.asked = self._to_ask(self._wanted)
+        # Nobody has a round 0 to give: it is the initial model, the same on all.
+        needed = self._roster.needed(self._wanted)
+        self.asked = needed if self._wanted >= 1 else ()
+        for name in needed:
+            self._known(name)
         effects: list[Effect] = [Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
         for name in self.asked:
             neighbour = self.neighbours[name]
@@ -409,55 +383,21 @@ class Machine:
                 effects.append(self._question(name))
         return (*effects, *self._settle(now_s))
 
-    def _refresh_roster(self) -> None:
-        if self._view is None:
-            return
-        founding = tuple(PeerId(name) for name in self._view.founding)
-        if self.round_no == 0 and not self._late and self._me in founding:
-            self._roster = tuple(n for n in founding if n not in self._left)
-        else:
-            self._roster = roster_of(self._view)
-        if not self._lag:
-            self._adjacent = self._roster
-            return
-        if self._me not in self._roster:
-            self._roster = tuple(sorted((*self._roster, self._me)))
-        self._adjacent = neighbours(self._topology.graph(self._roster, self._seed), self._me)
-        self.relay = min(relays_of(self._view), default="")
-
     def _known(self, name: PeerId) -> Neighbour:
         if name not in self.neighbours:
             self.neighbours[name] = Neighbour(name)
         return self.neighbours[name]
 
-    def _to_ask(self, round_no: int) -> tuple[PeerId, ...]:
-        """Who was to publish `round_no` and is needed; nobody has a round 0 to give."""
-        relay = (PeerId(self.relay),) if self.relay else ()
-        names: Iterable[PeerId] = self._adjacent
-        if self._exchange is Exchange.NONE:
-            names = relay = ()
-        elif self._exchange is Exchange.RELAY or (self._exchange is Exchange.COMMON and relay):
-            names = ()
-        if self._participation < 1.0 and not self._late:
-            publishing = active(self._roster, self._participation, self._seed, round_no)
-            names = (n for n in names if n in publishing)
-        asked = tuple(sorted((*names, *relay)))
-        for name in asked:
-            self._known(name)
-        return asked if round_no >= 1 else ()
-
     def _question(self, name: PeerId) -> Question:
         """Ask for the round that is wanted; a relay beside neighbours, for any newer one."""
         part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
-        if name in self._waited_for():
+        if self._roster.is_waited_for(name):
             return Question(name, self._wanted, part)
         held = self.neighbours[name].good
         return Question(name, held.round_no + 1 if held is not None else 1, part)
 
-    def _waited_for(self) -> list[PeerId]:
-        """A relay beside neighbours is welcome when it comes, and no reason to wait."""
-        extra = self.relay if self._exchange is Exchange.NEIGHBOURS else ""
-        return [name for name in self.asked if name != extra]
+    def _waited_for(self) -> list[Neighbour]:
+        return [self.neighbours[n] for n in self.asked if self._roster.is_waited_for(n)]
 
     def _settle(self, now_s: float) -> tuple[Effect, ...]:
         """Close what is due to be closed; else say when to look again."""
@@ -471,22 +411,15 @@ class Machine:
 
     def _settle_collect(self, now_s: float) -> tuple[Effect, ...]:
         pending = [self.neighbours[n] for n in self.missing()]
-        if not pending:
-            return self._close(now_s)
-        bound_s = self._began_s + self.pace.bound(self._longest_s())
-        if now_s >= bound_s:
-            return self._close(now_s, given_up=pending)
-        if self.pace.quorum >= 1.0:
-            return (WakeAt(bound_s),)  # all: only the bound ends the wait
-        silent_s = {n.name: n.silent_s(self._began_s, self.pace) for n in pending}
-        living = [n for n in pending if not n.lost and now_s < silent_s[n.name]]
-        got = len(self._waited_for()) - len(pending)
-        if got < math.ceil(self.pace.quorum * (got + len(living))):
-            return (WakeAt(min(bound_s, *(silent_s[n.name] for n in living))),)
-        due_s = min(bound_s, max(n.give_up_s(self._began_s, self.pace) for n in pending))
-        if now_s >= due_s:
-            return self._close(now_s, given_up=pending)
-        return (WakeAt(due_s),)
+        found = verdict(
+            pending,
+            len(self._waited_for()) - len(pending),
+            began_s=self._began_s,
+            longest_s=self._longest_s(),
+            pace=self.pace,
+            now_s=now_s,
+        )
+        return self._close(pending, now_s) if found.closed else (WakeAt(found.look_again_s),)
 
     def _longest_s(self) -> float:
         asked = [self.neighbours[n] for n in self.asked]
@@ -494,27 +427,30 @@ class Machine:
         seen = [n.arrivals.mean_s for n in asked if n.arrivals is not None]
         return max([self._work_s, *told, *seen])
 
-    def _close(self, now_s: float, given_up: Sequence[Neighbour] = ()) -> tuple[Effect, ...]:
+    def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         for neighbour in given_up:
             silent = now_s >= neighbour.heard_s + self.pace.silence_s
             if silent and not neighbour.lost:
                 neighbour.lost = True
                 effects.append(Happened("lost", neighbour.name, self._silence_of(neighbour, now_s)))
-        if jump_to := self._jump_target():
+        asked = [self.neighbours[name] for name in self.asked]
+        if newest := jump_target(asked, self._wanted):
+            jump_to = min(newest + self._lag, self._rounds)
             self._skipped += tuple(range(self.round_no, jump_to))
             self.round_no = jump_to
-        self._sort_out()
-        self._late = False
+        self._yield = sort_out(asked, self._wanted, self.pace)
+        self._roster.is_late = False
         self._waited_s = now_s - self._began_s
         self._worked_from_s = now_s
         self._mix = Mix(
             self.round_no,
-            len(self._adjacent),
-            self._inputs,
-            self._roster,
-            self.relay,
-            may_adopt=self._exchange in {Exchange.COMMON, Exchange.RESULTS} and not self.relay,
+            len(self._roster.adjacent),
+            self._yield.inputs,
+            self._roster.peers,
+            self._roster.relay,
+            may_adopt=self._exchange in {Exchange.COMMON, Exchange.RESULTS}
+            and not self._roster.relay,
         )
         return (*effects, *self._enter(Phase.MIX, Order(self._mix)))
 
@@ -522,38 +458,6 @@ class Machine:
         if math.isinf(neighbour.heard_s):
             return f"not a word in {now_s - self._began_s:.1f} s"
         return f"silent for {now_s - neighbour.heard_s:.1f} s"
-
-    def _jump_target(self) -> int:
-        """The round to jump to, or 0."""
-        wanted = self._wanted
-        fresh = [
-            held.round_no
-            for name in self.asked
-            if (held := self.neighbours[name].good) is not None and held.round_no >= wanted
-        ]
-        if not fresh or median_low(fresh) - wanted < CATCH_UP_ROUNDS:
-            return 0
-        return min(median_low(fresh) + self._lag, self._rounds)
-
-    def _sort_out(self) -> None:
-        """Decide what is mixed: fresh, stale with its factor, or not at all."""
-        wanted = self._wanted
-        inputs: list[Input] = []
-        missing: list[PeerId] = []
-        self._used, self._stale = {}, {}
-        for name in self.asked:
-            held = self.neighbours[name].good
-            age = wanted - held.round_no if held is not None else math.inf
-            if held is None or age > self.pace.max_staleness:
-                if name in self._waited_for():
-                    missing.append(name)
-                continue
-            if age <= 0:
-                self._used[name] = held.round_no
-            else:
-                self._stale[name] = int(age)
-            inputs.append(Input(held.snapshot, freshness(int(age), self.pace.half_life)))
-        self._inputs, self._missing = tuple(inputs), tuple(missing)
 
     # -- a common model that has come apart ------------------------------------------------------
 
@@ -580,9 +484,9 @@ class Machine:
         faults |= {PeerId(u.sender): u.reason for u in mixed.unused} if mixed else {}
         return RoundRecord(
             round_no=self.round_no,
-            used=dict(self._used),
-            stale=dict(self._stale),
-            missing=self._missing,
+            used=self._yield.used,
+            stale=self._yield.stale,
+            missing=tuple(n for n in self._yield.missing if self._roster.is_waited_for(n)),
             refused=faults,
             skipped=self._skipped,
             waited_s=self._waited_s,
