@@ -1,14 +1,17 @@
 """SCAFFOLD, the local half: each peer cancels its own drift with a pair of control variates.
 
 Karimireddy et al., 2020, arXiv 1910.06378, Algorithm 1 with option II. The peer's own variate c_i
-is its state; the common one, c, arrives in the extras of the start, named like the parameters, and
-is zero where it is absent. Gradients are followed less c_i and plus c, so that
+is its state; the common one, c, arrives in the extras of the start, named like the parameters.
+Gradients are followed less c_i and plus c, so that
 
     c_i <- c_i - c + (start - trained) / (lr * a)
 
 is the mean of the round's gradients: a is the number of steps, and with momentum the sum of the
 weights that gradients entered with. Weight decay counts as part of the loss. What is sent beside
 the parameters, as extras of the same names, is how c_i has changed.
+
+Where the start brings no c, c is c_i: that of a peer alone, whose steps are those of SGD. So it is
+in round 1, in a round without the relay, and for layers that never leave the peer.
 """
 
 from dataclasses import dataclass, field, replace
@@ -47,7 +50,7 @@ class Scaffold:
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
         own = state[_VARIATE]
-        common = {name: start.extras.get(name, zero) for name, zero in _zeros(own).items()}
+        common = {name: start.extras.get(name, variate) for name, variate in own.items()}
         drift = sub(common, own)
         way = Descent(
             optimiser=Momentum(self.options),

@@ -44,6 +44,21 @@ def regression() -> SplitModel:
     return float64(module, (FEATURES,), CLASSES)
 
 
+def two_convolutions(**layers: nn.Module) -> SplitModel:
+    """6x6 images of one channel, by way of 4 channels to 6; further layers of the last stage."""
+    with forked(0):
+        body = OrderedDict(
+            one=nn.Conv2d(1, 4, 3, padding=1),
+            on=nn.ReLU(),
+            two=nn.Conv2d(4, 6, 3),
+            **layers,
+            pool=nn.MaxPool2d(2),
+            flat=nn.Flatten(),
+        )
+        net = nn.Sequential(OrderedDict(body=nn.Sequential(body), head=nn.Linear(24, 3)))
+    return float64(net, (1, 6, 6), 3)
+
+
 def tasks(model: SplitModel, sizes: Sequence[int] = SIZES) -> list[LocalTask]:
     """One for each peer; their data differ in size and in what they say."""
     made = []

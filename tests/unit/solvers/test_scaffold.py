@@ -10,7 +10,7 @@ from peer.solvers.base import Opening
 from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
 from protocol.ids import PeerId
-from protocol.params import NO_STATE, Params, State, zeros_like
+from protocol.params import NO_STATE, Params, State, norm, sub
 from protocol.round import Contribution, Start, Trained
 from tests.unit.methods.making import silent, small_model, small_task
 from tests.unit.solvers.making import (
@@ -139,16 +139,27 @@ def test_what_is_sent_is_how_the_own_variate_changed() -> None:
     )
 
 
-def test_a_start_without_a_common_variate_has_one_of_zero() -> None:
+def test_a_start_without_a_common_variate_is_that_of_a_peer_alone() -> None:
     task = tasks(regression())[0]
     start, solver = task.model.start, Scaffold(PLAIN)
-    told = Start(start.params, extras=zeros_like(start.params))
     _, state = solver.train(solver.init(start), start, task, 0, silent)
-    one, _ = solver.train(state, start, task, 1, silent)
-    same, _ = solver.train(state, told, task, 1, silent)
-    equal(one.params, same.params)
+    alone, after = solver.train(state, start, task, 1, silent)
     plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 1, silent)
-    assert not torch.equal(one.params["head.weight"], plain.params["head.weight"])
+    equal(alone.params, plain.params)
+    told = Start(start.params, extras=state["variate"])
+    same, _ = solver.train(state, told, task, 1, silent)
+    equal(alone.extras, same.extras)
+    assert norm(sub(after["variate"], state["variate"])) > 0.01
+
+
+def test_layers_for_which_no_variate_comes_follow_their_gradient() -> None:
+    task = tasks(regression())[0]
+    start, solver = task.model.start, Scaffold(PLAIN)
+    state = {"variate": {n: t + 1.0 for n, t in solver.init(start)["variate"].items()}}
+    bias_stays_here = Start(start.params, extras={"head.weight": state["variate"]["head.weight"]})
+    trained, _ = solver.train(state, bias_stays_here, task, 1, silent)
+    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 1, silent)
+    equal(trained.params, plain.params)
 
 
 def test_before_any_training_no_change_is_sent() -> None:
