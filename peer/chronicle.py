@@ -34,6 +34,7 @@ class Chronicle:
         self._camp = facts.card.camp if facts is not None else 0
         self._samples = facts.num_samples("train") if facts is not None else 0
         self._ledger: Ledger | None = None
+        self._directory = Path()
         self._early: list[tuple[str, dict[str, object]]] = []  # before there was a directory
         self._alone: dict[str, Score] = {}
         self._rounds = 0
@@ -52,6 +53,7 @@ class Chronicle:
                 hint="move it away, or give --out another folder",
             )
         self._ledger = Ledger(directory, tell=self._display.line)
+        self._directory = directory
         for name, fields in self._early:
             self._event(name, **fields)
         self._early.clear()
@@ -106,7 +108,7 @@ class Chronicle:
             test_accuracy=_or_none(score.test_accuracy),
         )
         name = "plain SGD" if act.done.solver == "sgd" else "the run's own solver"
-        if score.test_accuracy >= 0.0:
+        if _tested(score):
             self._display.line(f"alone with {name}: {score.test_accuracy:.1%}")
 
     def over(self, code: int, reason: str) -> None:
@@ -133,12 +135,28 @@ class Chronicle:
                 )
             )
         self._ledger = None
+        if records and (own := records[-1].own) is not None:
+            self._tell_model(own)
+
+    def _tell_model(self, own: Score) -> None:
+        """Say where the model is, and what can be done with it."""
+        folder = self._directory
+        if folder.is_relative_to(here := Path.cwd()):
+            folder = folder.relative_to(here)
+        score = f", right on {own.test_accuracy:.1%} of its test split" if _tested(own) else ""
+        self._display.line(
+            f"the model of {self._peer}{score}: peer eval {folder} --data SHARD scores it on others"
+        )
 
     def _event(self, name: str, /, **fields: object) -> None:
         if self._ledger is None:
             self._early.append((name, fields))
             return
         self._display.event(self._ledger.event(name, **fields))
+
+
+def _tested(score: Score) -> bool:
+    return score.test_accuracy >= 0.0
 
 
 def _or_none(accuracy: float) -> float | None:

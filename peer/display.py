@@ -78,6 +78,7 @@ def now_text(now: Now) -> str:
 
 _DOING = {
     "join": "joining",
+    "prepare": "loading torch, the data and the model",
     "lobby": "waiting in the lobby",
     "collect": "pulling",
     "mix": "mixing",
@@ -93,7 +94,7 @@ _DOING = {
 def _waiting_text(waiting: Waiting) -> str:
     parts = [waiting.name]
     if not waiting.phase:
-        parts.append("no word of it")
+        parts.append("no word yet")
     else:
         doing = _DOING.get(waiting.phase, waiting.phase)
         parts.append(f"{doing} {waiting.fraction:.0%}" if waiting.fraction > 0.0 else doing)

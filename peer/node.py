@@ -102,10 +102,12 @@ class Node:
 
     @property
     def phase(self) -> str:
-        """For display: join, a phase of the machine, or alone."""
+        """For display: join, prepare, a phase of the machine, or alone."""
         if self._ended:
             return "alone"
-        return self.machine.phase.value if self.machine is not None else "join"
+        if self.machine is not None:
+            return self.machine.phase.value
+        return "join" if self._run is None else "prepare"
 
     # -- events --------------------------------------------------------------------------------
 

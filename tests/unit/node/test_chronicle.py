@@ -1,0 +1,103 @@
+"""What is told of a run's beginning and end."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from peer.chronicle import Chronicle
+from peer.display import Now
+from peer.effects import Happened, Lobby
+from peer.record import RoundRecord
+from peer.work import Score
+from protocol.errors import ConfigError
+from protocol.ids import PeerId
+
+RUN = bytes(range(16))
+SCORE = Score(0.5, 1.0, 0.95, 1.0)
+RECORD = RoundRecord(round_no=1, used={}, stale={}, missing=(), refused={}, own=SCORE)
+
+
+class Lines:
+    """A display that remembers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.events: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def event(self, line: str) -> None:
+        self.events.append(line)
+
+    def round(self, record: RoundRecord, rounds: int) -> None:
+        pass
+
+    def now(self, now: Now) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def told(folder: Path, *records: RoundRecord) -> list[str]:
+    lines = Lines()
+    chronicle = Chronicle(lines, peer=PeerId("a"), facts=None)
+    chronicle.open(folder, RUN)
+    for record in records:
+        chronicle.round(record)
+    chronicle.over(0, "finished")
+    return lines.lines
+
+
+def test_the_end_says_where_the_model_is_and_how_to_use_it(tmp_path: Path) -> None:
+    (line,) = told(tmp_path / "run" / "a", RECORD)
+    assert line == (
+        "the model of a, right on 95.0% of its test split: "
+        f"peer eval {tmp_path}/run/a --data SHARD scores it on others"
+    )
+
+
+def test_a_folder_below_is_told_as_it_would_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    untested = replace(RECORD, own=replace(SCORE, test_accuracy=-1.0))
+    (line,) = told(tmp_path / "runs" / "first" / "a", untested)
+    assert line == "the model of a: peer eval runs/first/a --data SHARD scores it on others"
+
+
+@pytest.mark.parametrize("records", [(), (replace(RECORD, own=None),)])
+def test_nothing_is_told_of_a_model_that_is_not_there(
+    tmp_path: Path, records: tuple[RoundRecord, ...]
+) -> None:
+    assert told(tmp_path / "a", *records) == []
+
+
+def test_what_happened_before_there_was_a_folder_is_written_into_it(tmp_path: Path) -> None:
+    lines = Lines()
+    chronicle = Chronicle(lines, peer=PeerId("a"), facts=None)
+    chronicle.happened(Happened("coordinator-lost", None, "silent"))
+    assert lines.events == []
+    chronicle.open(tmp_path, RUN)
+    chronicle.over(2, "broken")
+    names = [line.split('"event": ')[1].split(",")[0] for line in lines.events]
+    assert names == ['"coordinator-lost"', '"finished"']
+    assert (tmp_path / "events.jsonl").read_text().splitlines() == lines.events
+
+
+def test_the_same_lobby_is_told_once(tmp_path: Path) -> None:
+    lines = Lines()
+    chronicle = Chronicle(lines, peer=PeerId("a"), facts=None)
+    for ready in (1, 1, 2):
+        chronicle.lobby(Lobby(ready, 3))
+    assert lines.lines == ["lobby: 1 of 3 here", "lobby: 2 of 3 here"]
+
+
+def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path: Path) -> None:
+    events = '{"v": 1, "at_s": 1.0, "event": "started", "run": "ffffffffffff"}\n'
+    (tmp_path / "events.jsonl").write_text(events)
+    with pytest.raises(ConfigError, match="holds another run \\(ffffffff\\)"):
+        Chronicle(Lines(), peer=PeerId("a"), facts=None).open(tmp_path, RUN)
+    assert (tmp_path / "events.jsonl").read_text() == events
