@@ -11,7 +11,12 @@ __all__ = ["Aggregator"]
 
 
 class Aggregator(Protocol):
-    """Combines what several peers trained from one common start point."""
+    """Combines what several peers trained from one common start point.
+
+    What it is given has passed admission and `peer.aggregators.evidence.lacks`: the layout of the
+    start, and the evidence that the method's `needs` name. Its notes hold what
+    `peer.aggregators.conflict.conflicts` measures, at least.
+    """
 
     def init(self, start: Start) -> State:
         """State before the first round."""
@@ -26,5 +31,5 @@ class Aggregator(Protocol):
         """Next start point with its evidence, and next state.
 
         `contributions` is sorted by sender and never empty; `roster` holds all peers, present or
-        not.
+        not. Sections of the state that would be empty may be missing.
         """
