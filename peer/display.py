@@ -5,10 +5,11 @@ Knows no socket and decides nothing; all text for people goes to stderr.
 """
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TextIO
+from typing import Protocol, TextIO, cast
 
 from rich.console import Console
 from rich.status import Status
@@ -114,7 +115,7 @@ def round_text(record: RoundRecord, rounds: int) -> str:
             f"mixed {_percent(record.mixed)}",
             f"trained {_percent(record.trained)}",
             f"loss {record.train_loss:.3f}",
-            f"{len(record.used)} of {asked} fresh" if asked else "from the common start",
+            f"{len(record.used)} of {asked} fresh" if asked else _alone(record.round_no),
         ]
     parts = [f"round {record.round_no:>{width}}/{rounds}", *learnt, f"{record.round_s:.1f} s"]
     if record.stale:
@@ -128,17 +129,50 @@ def round_text(record: RoundRecord, rounds: int) -> str:
     return "  ".join(parts)
 
 
+def _alone(round_no: int) -> str:
+    return "from the common start" if round_no == 1 else "with nobody"
+
+
 def _percent(score: Score | None) -> str:
     if score is None or score.test_accuracy < 0.0:
-        return "    -"
+        return "     -"
     return f"{score.test_accuracy:6.1%}"
+
+
+class _Lasting:
+    """A stream whose reader may go away: that ends the showing, not the run."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        try:
+            return self._file.write(text)
+        except OSError:
+            self._mute()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._file.flush()
+        except OSError:
+            self._mute()
+
+    def isatty(self) -> bool:
+        return self._file.isatty()
+
+    def _mute(self) -> None:
+        """Let what is written from now on vanish, and what is still held back as well."""
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device
+            os.dup2(nowhere.fileno(), self._file.fileno())
 
 
 class LineDisplay:
     """For people: a line for each round; on a terminal also a live status beneath."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        self._console = Console(file=file or sys.stderr, highlight=False, soft_wrap=True)
+        lasting = cast("TextIO", _Lasting(file or sys.stderr))
+        self._console = Console(file=lasting, highlight=False, soft_wrap=True)
         self._status: Status | None = None
         if self._console.is_terminal:
             self._status = self._console.status("starting", spinner="dots")
@@ -167,14 +201,15 @@ class JsonDisplay:
     """For machines: the lines of events.jsonl on stdout, and progress between them."""
 
     def __init__(self, file: TextIO | None = None) -> None:
-        self._file = file or sys.stdout
+        self._file = _Lasting(file or sys.stdout)
+        self._for_people = _Lasting(sys.stderr)
         self._last: Now | None = None
 
     def line(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the display
+        print(text, file=self._for_people, flush=True)
 
     def event(self, line: str) -> None:
-        self._print(line)
+        print(line, file=self._file, flush=True)
 
     def round(self, record: RoundRecord, rounds: int) -> None:
         pass  # its event says it all
@@ -192,17 +227,10 @@ class JsonDisplay:
             "waiting_for": [w.name for w in now.waiting_for],
             "eta_s": round(eta_s, 1),
         }
-        self._print(json.dumps(fields))
+        self.event(json.dumps(fields))
 
     def close(self) -> None:
         pass
-
-    def _print(self, line: str) -> None:
-        """A reader that is gone ends the showing, not the run."""
-        try:
-            print(line, file=self._file, flush=True)
-        except BrokenPipeError:
-            self._file = sys.stderr
 
 
 class Silence:

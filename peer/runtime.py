@@ -66,6 +66,7 @@ __all__ = ["Runtime", "Sockets"]
 
 _log = logging.getLogger(__name__)
 
+LOG = "peer.log"  # of the trainer, in the run directory
 MESSAGES_PER_TURN = 64  # of one connection, before the others get theirs
 SHOW_EVERY_S = 0.5
 
@@ -125,7 +126,7 @@ class Runtime:
         """
         for item in (self._coordinator, self._events.wake, self._interrupt):
             self._poller.add(item)
-        with self._open, self._on_signals():
+        with self._on_signals(), self._open:
             try:
                 self._carry_out(self._node.start(self._now_s()))
                 while self._over is None:
@@ -310,7 +311,7 @@ class Runtime:
         """Make the run directory and start the process that will work in it."""
         self._directory = Path(prepare.directory)
         self._chronicle.open(self._directory, prepare.run)
-        log = self._directory / "peer.log"
+        log = self._directory / LOG
         self._trainer = self._open.enter_context(TrainerProcess(log, threads=self._threads))
         self._poller.add(self._trainer.pipe.fileno())
 
@@ -325,7 +326,10 @@ class Runtime:
 
     @contextmanager
     def _on_signals(self) -> Iterator[None]:
-        """Leave cleanly at the first SIGINT or SIGTERM; at the second, not even wait for a step."""
+        """Leave cleanly at the first signal to end; at the second, not even wait for a step.
+
+        A terminal that goes away ends the run like the others, unless nohup has it ignored.
+        """
 
         def interrupt(number: int, _frame: FrameType | None) -> None:
             if self._interrupted and self._trainer is not None:
@@ -333,7 +337,10 @@ class Runtime:
             self._interrupted = f"stopped by {signal.Signals(number).name}"
             self._interrupt.set()
 
-        before = {n: signal.signal(n, interrupt) for n in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, interrupt) for number in numbers}
         try:
             yield
         finally:
@@ -351,7 +358,8 @@ class Runtime:
         if over.code == 2:
             raise RefusedError(over.reason)
         if over.code:
-            raise KinfolkError(over.reason)
+            log = f" ({self._directory / LOG} has more)" if self._trainer is not None else ""
+            raise KinfolkError(f"{over.reason}{log}")
         self._display.line(f"{self._node.plan.me}: {over.reason}")
         return 0
 

@@ -15,6 +15,7 @@ from peer.work import Command, Quit, Reply
 
 __all__ = ["TrainerProcess"]
 
+NOT_FOR_IT = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 QUIT_S = 5.0  # for a trainer to end by itself, before it is ended
 TAIL_BYTES = 4096  # of the log, for its last words
 TAIL_LINES = 3
@@ -33,7 +34,7 @@ class TrainerProcess:
         """
         self._log = log
         self.pipe, theirs = Pipe.pair()
-        with theirs, log.open("ab") as file, _blocked({signal.SIGINT, signal.SIGTERM}):
+        with theirs, log.open("ab") as file, _blocked(NOT_FOR_IT):
             self._log_from = file.tell()
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", "peer.worker", str(theirs.fileno())],
@@ -116,7 +117,7 @@ class TrainerProcess:
 
 
 @contextmanager
-def _blocked(signals: set[signal.Signals]) -> Iterator[None]:
+def _blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
     """Have what is started here never hear these signals: a new process keeps what is blocked.
 
     Ctrl-C and service managers signal every process of a group; the node decides when to stop.

@@ -13,6 +13,7 @@ from peer.summary import read_summary
 from tests.integration.peers.village import LOOPBACK, Happening, Process, User, village
 from tests.unit.training.classroom import write_digits
 
+RUN = ("--run=day", "--lease=2")
 SILENCE_S = 1.5
 PACE = {"pace__silence_s": SILENCE_S, "pace__grace_s": 0.1, "pace__drain_s": 5}
 SLACK_S = 8.0  # of a machine that is busy with other tests
@@ -25,14 +26,15 @@ def test_the_others_go_on_whatever_befalls_a_peer(tmp_path: Path) -> None:
         for number, name in enumerate("abc"):
             write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
         user = place.user()
-        user.coordinator(
-            *LOOPBACK, "--lease=3", founders=3, model="mlp", run__rounds=1_000_000, **PACE
+        coordinator = user.coordinator(
+            *RUN, *LOOPBACK, founders=3, model="mlp", run__rounds=1_000_000, **PACE
         )
         a, b, c = (user.peer(name) for name in "abc")
         for peer in (a, b, c):
             peer.wait_for_round(3)
         frozen_and_thawed(c, others=(a, b))
         killed_in_mid_round(c, others=(a, b))
+        without_coordinator_for_a_while(coordinator, user, peers=(a, b))
         again = started_again(user, c, others=(a, b))
         assert max(record["waited_s"] for record in a.rounds().values()) < SILENCE_S + SLACK_S
         asked_to_stop(again, user, others=(a, b))
@@ -66,6 +68,19 @@ def killed_in_mid_round(peer: Process, *, others: Sequence[Process]) -> None:
         wait_for_rounds_without(other, "c", MAX_STALENESS + 1)
         says_of_each_round_how_it_took_part(other, "c")
         assert "c" in latest(other, 1)[0]["missing"]
+
+
+def without_coordinator_for_a_while(
+    coordinator: Process, user: User, *, peers: Sequence[Process]
+) -> None:
+    """It dies and is started again: everybody finds it where it was, and goes on meanwhile."""
+    coordinator.signal(SIGKILL)
+    for peer in peers:
+        peer.wait_for_event("coordinator-lost")
+    resumed = user.type("coordinator", "start", *RUN)
+    for peer in peers:
+        peer.wait_for_event("coordinator-back")
+    assert "resumed with 3 members" in resumed.err
 
 
 def started_again(user: User, dead: Process, *, others: Sequence[Process]) -> Process:
@@ -112,6 +127,7 @@ def robbed_of_its_trainer(peer: Process) -> None:
     assert peer.end() == 1
     (error,) = peer.errors()
     assert error.startswith("Error: the trainer process ended: killed by SIGKILL")
+    assert error.endswith("/runs/day/a/peer.log has more)")
 
 
 def latest(peer: Process, num: int) -> list[Happening]:

@@ -61,20 +61,6 @@ def refused(process: Process, *expected: str, within_s: float = 60.0) -> None:
     assert error == error.rstrip()
 
 
-def test_a_port_in_use(lobby: Lobby) -> None:
-    taken = f"127.0.0.1:{lobby.join.port}"
-    process = lobby.host.type(*START, "--data=other", f"--bind={taken}")
-    refused(process, f"{taken} is in use", "choose another port")
-
-
-def test_a_coordinator_that_is_not_there(lobby: Lobby) -> None:
-    nowhere = replace(lobby.join, port=1)
-    process = lobby.host.type(
-        *START, "--data=other", *LOOPBACK, f"--join={nowhere}", "--patience=1"
-    )
-    refused(process, "no coordinator at tcp://127.0.0.1:1 (from --join)", "tried for 1 s")
-
-
 def test_a_coordinator_with_another_key(lobby: Lobby) -> None:
     another = replace(lobby.join, curve_key=new_identity().curve_public)
     process = lobby.host.type(

@@ -1,0 +1,39 @@
+"""Signals while nothing is at rest: torch is loading, or a long step is under way."""
+
+from pathlib import Path
+from signal import SIGHUP, SIGINT
+from time import monotonic
+
+from peer.ledger import read_events
+from peer.trainer_process import QUIT_S
+from tests.integration.peers.village import LOOPBACK, village
+from tests.unit.training.classroom import write_digits
+
+
+def test_signals_end_a_peer_whatever_its_trainer_does(tmp_path: Path) -> None:
+    with village(tmp_path) as place:
+        for number, name in enumerate("ab"):
+            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        user = place.user()
+        user.coordinator(
+            *LOOPBACK, "--run=day", founders=1, model="mlp", solver__epochs=100_000
+        )  # a round of minutes
+
+        loading = user.peer("a")
+        loading.wait_for_event("progress", phase="prepare")
+        loading.signal_group(SIGHUP)
+        assert loading.end() == 0, loading.err
+        assert "stopped by SIGHUP" in loading.err
+
+        training = user.peer("b")
+        training.wait_for_event("progress", phase="train")
+        trainer = training.trainer()
+        began_s = monotonic()
+        training.signal_group(SIGINT)
+        training.signal_group(SIGINT)  # the second: do not even wait for the step
+        assert training.end() == 0, training.err
+        assert monotonic() - began_s < QUIT_S
+        assert not trainer.is_running()
+        finished = read_events(user.cwd / "runs" / "day" / "b" / "events.jsonl")[-1]
+        assert (finished.name, finished.fields["rounds_finished"]) == ("finished", 0)
+        assert loading.errors() + training.errors() == []
