@@ -456,7 +456,8 @@ class Machine:
 
     def _silence_of(self, neighbour: Neighbour, now_s: float) -> str:
         if math.isinf(neighbour.heard_s):
-            return f"not a word in {now_s - self._began_s:.1f} s"
+            waited_s = now_s - self._began_s
+            return f"not reached in {waited_s:.1f} s: a firewall, or an address that misleads?"
         return f"silent for {now_s - neighbour.heard_s:.1f} s"
 
     # -- a common model that has come apart ------------------------------------------------------

@@ -20,7 +20,7 @@ from peer.roles import Role
 from peer.runtime import Runtime, Sockets
 from peer.settings import complete
 from protocol.clock import MonotonicClock
-from protocol.errors import ConfigError, DataError
+from protocol.errors import AddressError, ConfigError, DataError
 from protocol.home import FoundJoin, find_home, find_join
 from protocol.ids import PeerId, peer_id
 from protocol.joinstring import JoinString
@@ -32,7 +32,8 @@ from protocol.wire.messages import WIRE_VERSION, Join, Option
 
 __all__ = ["Asked", "run_peer", "run_relay", "wishes_of"]
 
-DEFAULT_BIND = "0.0.0.0:0"  # every interface, a free port: the view tells the others which
+# Every interface, a free port: the view tells the others which.
+ANY_IPV4, ANY_IPV6 = HostPort("0.0.0.0", 0), HostPort("::", 0)  # noqa: S104 - others must reach it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ def run_peer(asked: Asked, display: Display) -> int:
         OperatorError: something that the person must change, found before the run began.
     """
     facts = _checked_shard(asked.data)
-    name = peer_id(asked.name if asked.name is not None else facts.name)
+    name = _name(asked.name, facts.name)
     wishes = wishes_of(asked.explicit, facts)
     return _run(asked, _Seat(name=name, role=Role.PEER, facts=facts, wishes=wishes), display)
 
@@ -80,7 +81,7 @@ def run_relay(asked: Asked, display: Display) -> int:
     Raises:
         OperatorError: as `run_peer`.
     """
-    name = peer_id(asked.name if asked.name is not None else "relay")
+    name = _name(asked.name, "relay")
     whole = complete(asked.explicit)
     wishes = {key: whole[key] for key in asked.explicit}
     return _run(asked, _Seat(name=name, role=Role.RELAY, facts=None, wishes=wishes), display)
@@ -96,7 +97,7 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
     ) as identity:
         keys = {"public_key": identity.curve_public, "secret_key": identity.curve_secret}
         with closing(ZeroMq(**keys)) as transport:
-            bind = parse_host_port(asked.bind or DEFAULT_BIND, default_port=0)
+            bind = _bind(asked.bind, found.join)
             events: Inbox[Event] = Inbox(transport.wake())
             with (
                 Server(transport, bind=bind.endpoint, name=seat.name, events=events) as server,
@@ -185,6 +186,24 @@ def wishes_of(typed: Mapping[str, Value], facts: ShardFacts) -> dict[str, Value]
         raise DataError(f"{facts.path} has one class only; a classifier needs two")
     whole = complete(explicit)
     return {key: whole[key] for key in explicit}
+
+
+def _name(typed: str | None, default: str) -> PeerId:
+    try:
+        return peer_id(typed if typed is not None else default)
+    except ConfigError as error:
+        raise ConfigError(str(error.args[0]), hint="give another with --name") from None
+
+
+def _bind(typed: str | None, join: JoinString) -> HostPort:
+    """Say where to listen: as typed, or on every interface, by the protocol of the coordinator."""
+    if typed is not None:
+        return parse_host_port(typed, default_port=0)
+    try:
+        towards = local_address_towards(join.host, join.port)
+    except AddressError:
+        return ANY_IPV4  # whoever has to know the way says that there is none
+    return ANY_IPV6 if ":" in towards else ANY_IPV4
 
 
 def _advertised(typed: str | None, bind: HostPort, bound: str, join: JoinString) -> str:

@@ -118,12 +118,18 @@ def private_folder(path: Path) -> Path:
     """Make a folder of mode 0700, and its parents, where missing; return its path.
 
     Raises:
-        KeyFileError: others may write to it, and so put their own keys there.
+        KeyFileError: it cannot be made, or others may write to it, and so put their keys there.
     """
-    if not path.exists():
-        if not path.parent.exists():
-            private_folder(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+    try:
+        if not path.exists():
+            if not path.parent.exists():
+                private_folder(path.parent)
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(
+            f"the folder {path} cannot be made: {error.strerror or error}",
+            hint="set KINFOLK_HOME to a folder of your own",
+        ) from error
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & _OTHERS_WRITE:
         raise KeyFileError(

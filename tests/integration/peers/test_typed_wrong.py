@@ -102,7 +102,7 @@ OPTIONS = {
     "--patience=0": ("--patience",),
     "--topology=hexagon": ("hexagon",),
     "--gpu=tpu": ("--gpu tpu cannot be used: it must be cpu or a number",),
-    "--name=a/b": ("a/b",),
+    "--name=a/b": ("name 'a/b' cannot be used", "give another with --name"),
     "--join=kinfolk1:127.0.0.1:7733:c2hvcnQ": ("the join string is torn: part of it is missing",),
     "--join=hello": ("'hello' is not a join string",),
     "--advertise=0.0.0.0": ("--advertise 0.0.0.0 is not an address that others can reach",),
@@ -156,3 +156,21 @@ def test_a_join_string_that_others_can_read(
     stored.write_text(str(JOIN))
     stored.chmod(0o644)
     assert f"chmod 600 {stored}" in refused(*START, "--data=good")
+
+
+def test_a_home_that_cannot_be_made(
+    refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("KINFOLK_HOME", str(tmp_path / "file" / "home"))
+    said = refused(*START, "--data=good")
+    assert f"the folder {tmp_path}/file/home" in said
+    assert "cannot be made: Not a directory\n  set KINFOLK_HOME to a folder of your own" in said
+
+
+def test_a_shard_whose_name_is_no_peers_name(refused: Refused, shards: Path) -> None:
+    path = shards / "my shard.npz"
+    path.write_bytes((shards / "good.npz").read_bytes())
+    said = refused(*START, f"--data={path}")
+    assert "name 'my shard' cannot be used" in said
+    assert "give another with --name" in said

@@ -19,11 +19,11 @@ def test_a_loss_says_since_when_the_neighbour_is_silent_not_since_when_it_was_as
     assert losses(stage) == ["silent for 6.0 s"]
 
 
-def test_a_neighbour_that_was_never_there_is_lost_without_a_word() -> None:
+def test_a_neighbour_that_was_never_reached_is_lost_with_a_guess_why() -> None:
     stage = Stage("bc", pace=Pace(silence_s=3.0))
     stage.found()
     stage.up("b")
     stage.work()  # round 1
     stage.give("b", 1)
     stage.pass_(3.0)
-    assert losses(stage) == ["not a word in 3.0 s"]
+    assert losses(stage) == ["not reached in 3.0 s: a firewall, or an address that misleads?"]
