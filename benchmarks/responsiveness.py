@@ -88,7 +88,7 @@ def train(pipe: Connection) -> None:
     image, label = torch.zeros(1, 1, 28, 28), torch.zeros(1, dtype=torch.int64)
     for step in range(10**9):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(image), label).backward()
+        nn.functional.cross_entropy(model(image), label).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if step == 100:
             pipe.send("warm")

@@ -114,10 +114,11 @@ class Bench:
     def probe(self, buffers: Params, seed: int) -> LocalProbe:
         return self.method.probe(self.task, buffers, seed)
 
-    def score(self, params: Params, buffers: Params) -> Score:
-        """Accuracy and loss on the own validation and test splits."""
-        val = evaluate(self.model, params, buffers, self.val)
-        test = evaluate(self.model, params, buffers, self.test)
+    def score(self, params: Params, buffers: Params, model: SplitModel | None = None) -> Score:
+        """Accuracy and loss on the own validation and test splits, by `model` or the run's own."""
+        model = model or self.model
+        val = evaluate(model, params, buffers, self.val)
+        test = evaluate(model, params, buffers, self.test)
         return Score(
             val.accuracy if val else _NO_SCORE,
             _number(val.loss) if val else _NO_SCORE,

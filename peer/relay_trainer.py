@@ -203,8 +203,9 @@ class RelayTrainer:
 def _from_here(contribution: Contribution, start: Start, base: bytes) -> Contribution:
     """An update, whatever it started from, as if it had started here."""
     update = contribution.trained
-    moved = {name: tensor for name, tensor in start.params.items() if name in update.params}
-    params = {**start.params, **sub(moved, update.params)}
+    # In float64: a small step from large parameters would drown in float32.
+    moved = {n: t.double() for n, t in start.params.items() if n in update.params}
+    params = {**start.params, **sub(moved, {n: t.double() for n, t in update.params.items()})}
     return replace(contribution, base=base, trained=replace(update, params=params))
 
 

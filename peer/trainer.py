@@ -233,10 +233,10 @@ class Trainer:
         mixed_score = bench.score(learner.start.params, learner.start.buffers)
         trained_score = bench.score(trained.params, trained.buffers)
         served, own_score = "trained", trained_score
+        params, buffers = served_by(trained)
         if trained.personal is not None:
-            served, own_score = "personal", bench.score(trained.personal, trained.buffers)
-        own = trained.params if trained.personal is None else trained.personal
-        bench.save_model(own, trained.buffers, command.round_no, served)
+            served, own_score = "personal", bench.score(params, buffers)
+        bench.save_model(params, buffers, command.round_no, served)
         seconds = time.perf_counter() - began_s
         return Evaluated(command.round_no, mixed_score, trained_score, own_score, served, seconds)
 
@@ -274,15 +274,18 @@ class Trainer:
         began_s = time.perf_counter()
         bench = self._ready().bench
         solver = bench.alone_solver(command.solver)
-        start = solver.adapt(bench.raw).start
-        state = solver.init(start)
+        model = solver.adapt(bench.raw)
+        task = bench.method.task(model, bench.task.examples)
+        start, state = model.start, solver.init(model.start)
+        params, buffers = start.params, start.buffers
         rounds = self._ready().num_rounds
         for round_no in range(1, rounds + 1):
             with bench.seeded("train", round_no) as seed:
-                trained, state = solver.train(state, start, bench.task, seed, _silent)
+                trained, state = solver.train(state, start, task, seed, _silent)
             start = Start(trained.params, trained.buffers)
+            params, buffers = served_by(trained)
             progress(round_no, rounds)
-        score = bench.score(start.params, start.buffers)
+        score = bench.score(params, buffers, model)
         return AloneDone(command.solver, score, time.perf_counter() - began_s)
 
     def _ready(self) -> _Learner:
@@ -307,6 +310,12 @@ def _own(start: Start) -> Start:
         return {name: tensor.detach().clone() for name, tensor in params.items()}
 
     return Start(cloned(start.params), cloned(start.buffers), cloned(start.extras))
+
+
+def served_by(trained: Trained) -> tuple[Params, Params]:
+    """Parameters and buffers of the model that a peer serves: `personal`, where it has one."""
+    own = {**trained.params, **trained.buffers, **(trained.personal or {})}
+    return {n: own[n] for n in trained.params}, {n: own[n] for n in trained.buffers}
 
 
 def _silent(done: int, planned: int) -> None:

@@ -37,7 +37,8 @@ class Trained:
     train_loss: float = 0.0  # mean over the steps, nats; not finite after a divergence
     start_loss: float = 0.0  # of the start point over all local training data, nats
     class_counts: tuple[int, ...] = ()  # training samples of each class
-    personal: Params | None = None  # what the peer serves, where not `params`; never sent
+    # What the peer serves, where not `params`: tensors of params and buffers; never sent.
+    personal: Params | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

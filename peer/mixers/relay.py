@@ -5,12 +5,12 @@ peer trains from what it publishes. What a method sends along, such as SCAFFOLD'
 arrives as extras.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from peer.mixers.base import Head, Probe
 from peer.options.entry import NoOptions
-from protocol.params import NO_STATE, State
+from protocol.params import NO_STATE, Params, State, weighted_mean
 from protocol.round import Contribution, Mixed, Start, Trained
 
 __all__ = ["Relay"]
@@ -18,7 +18,10 @@ __all__ = ["Relay"]
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """`others` holds the relay's contribution alone, or nothing when it is missing."""
+    """`others` holds the relay's contribution, or nothing when it is missing.
+
+    Of several relays the mean is taken, weighed by the samples behind them.
+    """
 
     options: NoOptions = field(default_factory=NoOptions)
 
@@ -31,10 +34,14 @@ class Relay:
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe
     ) -> tuple[Mixed, State]:
-        chosen = others[0] if others else own
-        trained = chosen.trained
-        # Own extras are what this peer sent, not what a relay would send back.
-        extras = trained.extras if others else Start(trained.params).extras
-        start = Start(trained.params, trained.buffers, extras)
-        notes = {} if others else {"local_round": 1.0}
-        return Mixed(start, client_weight={chosen.sender: 1.0}, notes=notes), state
+        if not others:  # own extras are what this peer sent, not what a relay would send back
+            start = Start(own.trained.params, own.trained.buffers)
+            return Mixed(start, client_weight={own.sender: 1.0}, notes={"local_round": 1.0}), state
+        samples = [max(c.trained.num_examples, 1) for c in others]
+        shares = {c.sender: n / sum(samples) for c, n in zip(others, samples, strict=True)}
+
+        def mean(section: Callable[[Trained], Params]) -> Params:
+            return weighted_mean((section(c.trained), shares[c.sender]) for c in others)
+
+        start = Start(mean(lambda t: t.params), mean(lambda t: t.buffers), mean(lambda t: t.extras))
+        return Mixed(start, client_weight=shares), state

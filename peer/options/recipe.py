@@ -46,6 +46,20 @@ PRESETS: Mapping[str, Mapping[str, Value]] = {
     "fedlf": {"mixer": "replicated", "solver": "sgd", "aggregator": "fedlf"},
     "config": {"mixer": "replicated", "solver": "sgd", "aggregator": "config"},
     "local+fedconst": {"mixer": "local", "solver": "fedconst", "aggregator": "none"},
+    "fedconst+craft": {
+        "mixer": "replicated",
+        "solver": "fedconst",
+        "aggregator": "craft",
+        "aggregator.project": "fedconst",
+    },
+    "fedprox": {"mixer": "replicated", "solver": "fedprox", "aggregator": "fedavg"},
+    "moon": {"mixer": "replicated", "solver": "moon", "aggregator": "fedavg"},
+    "fedsam": {"mixer": "replicated", "solver": "fedsam", "aggregator": "fedavg"},
+    "fedalign": {"mixer": "replicated", "solver": "fedalign", "aggregator": "fedavg"},
+    "scaffold": {"mixer": "replicated", "solver": "scaffold", "aggregator": "scaffold"},
+    "feddyn": {"mixer": "replicated", "solver": "feddyn", "aggregator": "feddyn"},
+    "ditto": {"mixer": "replicated", "solver": "ditto", "aggregator": "fedavg"},
+    "ditto+craft": {"mixer": "replicated", "solver": "ditto", "aggregator": "craft"},
 }
 
 

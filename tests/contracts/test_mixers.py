@@ -19,6 +19,8 @@ VARIANTS: Mapping[str, Mapping[str, Value]] = {
     "fedc2i, absent classes by client": {"mixer": "fedc2i", "mixer.absent": "client"},
     "fedc2i, local buffers": {"mixer": "fedc2i", "mix.buffers": "local"},
     "local": {"mixer": "local"},
+    "relay": {"mixer": "relay"},
+    "replicated": {"mixer": "replicated", "aggregator": "fedavg"},
 }
 
 

@@ -80,7 +80,7 @@ def test_a_coordinator_with_another_key_is_not_spoken_to(tmp_path: Path, hosts: 
         patience = Patience(give_up_s=0.5)
         wrong = new_identity().curve_public
         told = hosts[0].visit(join, "a", patience=patience, server_key=wrong).until_told(GaveUp)
-    assert re.search("tried for 0 s|tried for 1 s", told.reason)
+    assert "tried for 0.5 s" in told.reason
     assert "its key is another than the join string's" in told.reason
 
 
