@@ -1,12 +1,15 @@
 """The trainer's side of one common model: the relay's, or a copy on every peer."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from torch import Tensor
 
+from peer.aggregators.evidence import lacks
 from peer.exchange import digest_of, read_contribution
 from peer.mixers.replicated import Replicated, agreement, memory_of, pack_state
+from peer.options.entry import Need
 from peer.work import Adopt, Mix
 from protocol.errors import LayoutError
 from protocol.ids import PeerId
@@ -19,16 +22,25 @@ __all__ = ["CommonModel"]
 class CommonModel:
     """A peer's copy of the start that all share, and of the aggregator's memory."""
 
-    def __init__(self, replicated: Replicated, start: Start, *, at_relay: bool = False) -> None:
+    def __init__(
+        self,
+        replicated: Replicated,
+        start: Start,
+        needs: AbstractSet[Need],
+        *,
+        at_relay: bool = False,
+    ) -> None:
         """Begin at the initial model.
 
         Args:
             replicated: the aggregator, as every holder of a copy runs it.
             start: the initial model.
+            needs: what the aggregator must be given beside parameters.
             at_relay: the only memory that counts is this one; peers are compared by start alone.
         """
         self._replicated = replicated
         self._state = replicated.init(start)
+        self._needs = needs
         self._at_relay = at_relay
 
     @property
@@ -59,13 +71,19 @@ class CommonModel:
         first = agreed.members[0]
         if not self._fits(first) and command.may_adopt:
             return agreed.speaker
-        usable = [c for c in everyone if self._fits(c)]
+        reasons = {c.sender: self._why_not(c) for c in everyone}
+        usable = [c for c in everyone if not reasons[c.sender]]
         if not usable:
             return self._local(own)
         roster = [PeerId(name) for name in command.roster]
         mixed, self._state = self._replicated.combine(self._state, usable, roster)
-        others_start = [c.sender for c in everyone if c not in usable]
-        return replace(mixed, unused=dict.fromkeys(others_start, "trained from another start"))
+        return replace(mixed, unused={name: why for name, why in reasons.items() if why})
+
+    def _why_not(self, contribution: Contribution) -> str:
+        """Why it is not aggregated; empty if it is."""
+        if not self._fits(contribution):
+            return "trained from another start"
+        return lacks(self._needs, self.start, contribution)
 
     @property
     def start(self) -> Start:

@@ -132,7 +132,9 @@ class RelayTrainer:
             run=command.run,
             device=device,
             exchange=exchange,
-            common=CommonModel(Replicated(method.aggregator), start, at_relay=True),
+            common=CommonModel(
+                Replicated(method.aggregator), start, settings.recipe.needs, at_relay=True
+            ),
             start=start,
             inspector=Inspector(settings.admit, lambda: self._ready().start.params),
             shelving=Shelving(Path(command.directory)),

@@ -134,7 +134,11 @@ class Trainer:
             round_no=0,
             inspector=Inspector(bench.settings.admit, lambda: self._ready().trained.params),
             shelving=Shelving(bench.directory),
-            common=CommonModel(mixer, start) if isinstance(mixer, Replicated) else None,
+            common=(
+                CommonModel(mixer, start, bench.settings.recipe.needs)
+                if isinstance(mixer, Replicated)
+                else None
+            ),
         )
         shared = mixer.share(initial, bench.model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
@@ -210,11 +214,17 @@ class Trainer:
                 learner.solver_state, learner.start, learner.bench.task, seed, progress
             )
         loss = trained.train_loss
-        if first_unfinite(trained.params) is None and first_unfinite(trained.buffers) is None:
+        points = (trained.params, trained.buffers, trained.extras, trained.personal or {})
+        if all(first_unfinite(point) is None for point in points):
             learner.solver_state = state
         else:
+            opening = learner.bench.method.opening(learner.bench.model)
             trained = replace(
-                trained, params=learner.start.params, buffers=learner.start.buffers, personal=None
+                trained,
+                params=learner.start.params,
+                buffers=learner.start.buffers,
+                extras=opening.extras,
+                personal=None,
             )
         learner.trained, learner.round_no = trained, command.round_no
         learner.num_rounds += 1

@@ -1,0 +1,115 @@
+"""One common model, as the round machine sees it: relays, and a start that has come apart."""
+
+from dataclasses import replace
+
+from peer.machine import Phase
+from peer.roles import Exchange
+from peer.work import Adopt, Adopted, Inspect, Mix, MixDone, Publish
+from protocol.ids import PeerId
+from protocol.wire.messages import Member, Part, View
+from tests.unit.machine.stage import Stage, digest_of, manifest_of, ref_of, view_of
+
+
+def with_relay(states: dict[str, str], founding: str) -> View:
+    view = view_of(states, founding)
+    relay = Member("relay", "relay", "ready", "tcp://127.0.0.1:99", b"r" * 32, bytes(32), 0)
+    return replace(view, members=tuple(sorted((*view.members, relay), key=lambda m: m.name)))
+
+
+def found(exchange: Exchange, *, relay: bool = False) -> Stage:
+    stage = Stage("bc", exchange=exchange)
+    if relay:
+        view = with_relay(dict.fromkeys("abc", "ready"), "abc")
+        stage.said += stage.machine.view(view, stage.now_s)
+    else:
+        stage.found()
+    return stage
+
+
+def apart() -> Stage:
+    """In MIX of round 2, and told to adopt the state of b."""
+    stage = found(Exchange.COMMON)
+    stage.work()
+    stage.give("b", 1)
+    stage.give("c", 1)
+    stage.said.clear()
+    stage.said += stage.machine.mixed(MixDone(2, (), (), 0.0, adopt="b"), stage.now_s)
+    return stage
+
+
+def test_a_start_that_has_come_apart_is_fetched_before_the_round_goes_on() -> None:
+    stage = apart()
+    assert [(q[0], q[1]) for q in stage.questions(stage.said)] == [("b", 1)]
+    manifest = replace(manifest_of("b", 1), part=Part.STATE)
+    effects = stage.machine.answered(PeerId("b"), manifest, digest_of("b", 1), stage.now_s)
+    assert [f.slot for f in stage.fetches(effects)] == [2]
+    (order,) = stage.machine.pulled(PeerId("b"), ref_of("b", 1), stage.now_s)
+    assert order.command == Adopt("b", ref_of("b", 1))  # type: ignore[union-attr]
+    mix = stage.mix(stage.machine.adopted(Adopted("b", ""), stage.now_s))
+    assert mix is not None
+    assert not mix.may_adopt
+    assert len(mix.inputs) == 2
+
+
+def test_a_state_that_does_not_fit_means_a_local_round() -> None:
+    stage = apart()
+    mix = stage.mix(stage.machine.adopted(Adopted("b", "torn"), stage.now_s))
+    assert mix is not None
+    assert mix.inputs == ()
+
+
+def test_a_state_that_does_not_come_means_a_local_round() -> None:
+    stage = apart()
+    assert stage.mix(stage.pass_(9.9)) is None
+    mix = stage.mix(stage.pass_(0.2))
+    assert mix is not None
+    assert mix.inputs == ()
+
+
+def test_with_a_relay_nobody_else_is_asked() -> None:
+    stage = found(Exchange.COMMON, relay=True)
+    assert stage.questions(stage.work()) == [("relay", 1)]
+    mix = stage.mix(stage.give("relay", 1))
+    assert mix is not None
+    assert mix.relay == "relay"
+    assert not mix.may_adopt
+
+
+def test_a_relay_beside_neighbours_is_mixed_when_it_comes_and_never_waited_for() -> None:
+    stage = found(Exchange.NEIGHBOURS, relay=True)
+    assert ("relay", 1) in stage.questions(stage.work())
+    stage.give("b", 1)
+    stage.give("c", 1)
+    assert stage.machine.phase is Phase.MIX
+    record = stage.record(stage.work())
+    assert (record.missing, record.degraded) == ((), False)
+    stage.give("relay", 1)
+    stage.give("b", 2)
+    stage.give("c", 2)
+    assert stage.record(stage.work()).stale == {"relay": 1}
+
+
+def test_peers_publish_their_update_where_a_relay_wants_it() -> None:
+    stage = found(Exchange.NEIGHBOURS, relay=True)
+    stage.work()
+    orders = [e.command for e in stage.said if hasattr(e, "command")]
+    assert [o.update for o in orders if isinstance(o, Publish)] == [True]
+
+
+def test_a_relay_collects_the_results_of_its_own_round_and_trains_nothing() -> None:
+    stage = Stage("bc", exchange=Exchange.RESULTS)
+    view = view_of(dict.fromkeys("bc", "ready"), "bc")
+    stage.said += stage.machine.view(view, stage.now_s)
+    assert stage.questions(stage.said) == [("b", 1), ("c", 1)]
+    stage.give("b", 1)
+    stage.give("c", 1)
+    stage.said += stage.machine.mixed(MixDone(1, (), (), 0.0), stage.now_s)
+    assert stage.ordered(stage.said) == [Inspect, Inspect, Mix, Publish]
+
+
+def test_a_relay_of_own_starts_asks_for_updates() -> None:
+    stage = Stage("bc", exchange=Exchange.UPDATES)
+    view = view_of(dict.fromkeys("bc", "ready"), "bc")
+    effects = stage.machine.view(view, stage.now_s)
+    parts = {e.part for e in effects if hasattr(e, "part")}
+    assert parts == {Part.UPDATE}
