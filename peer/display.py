@@ -78,7 +78,7 @@ def now_text(now: Now) -> str:
 
 
 _DOING = {
-    "join": "joining",
+    "join": "waiting for the coordinator's answer",
     "prepare": "loading torch, the data and the model",
     "lobby": "waiting in the lobby",
     "collect": "pulling",

@@ -60,3 +60,29 @@ def test_methods_that_need_nobody_ask_nobody(tmp_path: Path, method: str) -> Non
 def test_methods_that_mix_use_both_neighbours(tmp_path: Path, method: str) -> None:
     for peer in played(tmp_path, method=method, **MLP).values():
         assert all(len(peer.rounds()[number]["used"]) == 1 for number in range(2, ROUNDS + 1))
+
+
+OWN_MODEL = """
+from torch import nn
+
+def make(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, {width}), nn.ReLU(), nn.Linear({width}, 10))
+"""
+
+
+@pytest.mark.long
+def test_own_models_that_differ_under_one_name_do_not_meet(tmp_path: Path) -> None:
+    with village(tmp_path) as place:
+        one, other = place.user(), place.user()
+        coordinator = one.coordinator(*LOOPBACK, founders=2, model="own:make", run__rounds=ROUNDS)
+        for number, (user, name) in enumerate(((one, "a"), (other, "b"))):
+            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+            (user.cwd / "own.py").write_text(OWN_MODEL.format(width=20 + number))
+        assert other.type("peer", "join", coordinator.out.strip()).end() == 0
+        first = one.peer("a")
+        first.wait_for_event("lobby", ready=1)
+        second = other.peer("b")
+        assert second.end() == 2, second.err
+        (error,) = second.errors()
+        assert error.startswith("Error: schema: the shared tensors of your model have other names")
+        assert first.code is None

@@ -157,6 +157,31 @@ def test_a_coordinator_that_comes_back_is_told_and_lets_the_reborn_in() -> None:
     assert "e" in five[0].records[ROUNDS].used
 
 
+def test_a_lobby_outlives_its_coordinator() -> None:
+    world = valley()
+    early = world.settle("abc")
+    world.play(10.0)
+    world.kill_coordinator()
+    world.play(90.0)
+    world.start_coordinator()
+    late = world.settle("de")
+    assert world.play(200.0)
+    assert ends([*early, *late]) == dict.fromkeys(NAMES, FINISHED)
+    assert not any(r.degraded for d in (*early, *late) for r in d.records.values())
+
+
+def test_a_run_whose_peers_have_all_died_begins_anew_with_them() -> None:
+    world = valley()
+    five = world.settle(NAMES)
+    world.play(60.0, until=in_round(five[0], 4))
+    for dweller in five:
+        world.kill(dweller)
+    again = world.settle(NAMES)
+    assert world.play(200.0)
+    assert ends(again) == dict.fromkeys(NAMES, FINISHED)
+    assert all(list(dweller.records) == list(range(1, ROUNDS + 1)) for dweller in again)
+
+
 def test_who_starts_again_under_its_name_jumps_to_the_others() -> None:
     world = valley()
     *four, dead = world.settle(NAMES, train_s=5.0)
@@ -206,6 +231,16 @@ def test_a_node_whose_trainer_dies_leaves_with_its_last_words() -> None:
     assert ends([broken]) == {"e": (1, "the trainer process ended: killed by SIGKILL")}
     assert ends(four) == dict.fromkeys("abcd", FINISHED)
     assert four[0].heard("left") == [("e", "the trainer process ended: killed by SIGKILL")]
+
+
+def test_a_reason_of_several_lines_is_one_line_to_the_others() -> None:
+    world = valley(founders=2)
+    other, broken = world.add("a"), world.add("b")
+    world.play(60.0, until=in_round(broken, 2))
+    world.later(broken, 0.0, lambda node, now_s: node.fail("no room\n  on disk", 2, now_s))
+    assert world.play(60.0)
+    assert ends([other, broken]) == {"a": FINISHED, "b": (2, "no room\n  on disk")}
+    assert other.heard("left") == [("b", "no room on disk")]
 
 
 def test_two_models_are_trained_alone_when_the_run_is_over() -> None:
