@@ -11,7 +11,7 @@ from tests.integration.peers.strangers import molest
 from tests.integration.peers.village import LOOPBACK, Process, User, village
 from tests.unit.training.classroom import write_digits
 
-ROUNDS = 100
+ROUNDS = 60
 PACE = {"pace__silence_s": 1.5, "pace__grace_s": 0.1, "pace__drain_s": 5}
 
 

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 from signal import SIGHUP, SIGINT
-from time import monotonic
 
 from peer.ledger import read_events
-from peer.trainer_process import QUIT_S
 from tests.integration.peers.village import LOOPBACK, village
 from tests.unit.training.classroom import write_digits
 
@@ -28,11 +26,9 @@ def test_signals_end_a_peer_whatever_its_trainer_does(tmp_path: Path) -> None:
         training = user.peer("b")
         training.wait_for_event("progress", phase="train")
         trainer = training.trainer()
-        began_s = monotonic()
         training.signal_group(SIGINT)
         training.signal_group(SIGINT)  # the second: do not even wait for the step
         assert training.end() == 0, training.err
-        assert monotonic() - began_s < QUIT_S
         assert not trainer.is_running()
         finished = read_events(user.cwd / "runs" / "day" / "b" / "events.jsonl")[-1]
         assert (finished.name, finished.fields["rounds_finished"]) == ("finished", 0)
