@@ -50,7 +50,7 @@ def losses(run: Path) -> list[float]:
 
 
 def measure(preset: str, folder: Path, shards: Path) -> bool:
-    file = folder / f"{preset}.toml"
+    file = folder / f"{preset.replace('+', '-')}.toml"  # a run's name has no plus sign
     file.write_text(EXPERIMENT.format(rounds=ROUNDS, preset=preset, shards=shards))
     done = peer("launch", file, "--out", folder / preset)
     found = losses(folder / preset) if done.returncode == 0 else []
