@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peer.aggregators.evidence import lacks
 from peer.exchange import digest_of, read_contribution
-from peer.mixers.replicated import Replicated, agreement, memory_of, pack_state
+from peer.mixers.replicated import Replicated, agreement, memory_of, pack_state, unpack_state
 from peer.options.entry import Need
 from peer.work import Adopt, Mix
 from protocol.errors import LayoutError
@@ -67,9 +67,10 @@ class CommonModel:
         everyone = sorted([*others, *([own] if own is not None else [])], key=lambda c: c.sender)
         if not everyone:
             return Mixed(self.start)  # round 1
-        agreed = agreement(everyone)
-        first = agreed.members[0]
-        if not self._fits(first) and command.may_adopt:
+        # What is older was trained from an older start: it may not outvote those who went on.
+        collected = command.round_no if self._at_relay else command.round_no - 1
+        agreed = agreement([c for c in everyone if c.round_no == collected] or everyone)
+        if command.may_adopt and not self._fits(agreed.members[0]):
             return agreed.speaker
         reasons = {c.sender: self._why_not(c) for c in everyone}
         usable = [c for c in everyone if not reasons[c.sender]]
@@ -87,9 +88,7 @@ class CommonModel:
 
     @property
     def start(self) -> Start:
-        return Start(
-            self._state["params"], self._state.get("buffers", {}), self._state.get("extras", {})
-        )
+        return unpack_state(self._state)[0]
 
     def _fits(self, contribution: Contribution) -> bool:
         """Was it trained from the start that is held here, with the same memory?"""
@@ -98,10 +97,15 @@ class CommonModel:
         return self._at_relay or contribution.memory == self.memory
 
     def _local(self, own: Contribution | None) -> Mixed:
-        """Go on from the own result: nothing that is here fits together."""
+        """Go on from the own result: nothing that is here fits together.
+
+        It is then what this copy holds, so that others can adopt it if they have lost theirs too.
+        """
         if own is None:
             return Mixed(self.start, notes={"local_round": 1.0})
         start = Start(own.trained.params, own.trained.buffers)
+        _, memory = unpack_state(self._state)
+        self._state = pack_state(start, memory)
         return Mixed(start, client_weight={own.sender: 1.0}, notes={"local_round": 1.0})
 
     def _from_relay(

@@ -439,7 +439,8 @@ class Machine:
             jump_to = min(newest + self._lag, self._rounds)
             self._skipped += tuple(range(self.round_no, jump_to))
             self.round_no = jump_to
-        self._yield = sort_out(asked, self._wanted, self.pace)
+        pace = self.pace if self._exchange.mixes_stale else replace(self.pace, max_staleness=0)
+        self._yield = sort_out(asked, self._wanted, pace)
         self._roster.is_late = False
         self._waited_s = now_s - self._began_s
         self._worked_from_s = now_s

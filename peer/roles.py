@@ -25,6 +25,11 @@ class Exchange(StrEnum):
         """A relay's own: it collects this round's results, a peer those of the round before."""
         return self in {Exchange.RESULTS, Exchange.UPDATES}
 
+    @property
+    def mixes_stale(self) -> bool:
+        """What is late still counts; not where results are combined from one common start."""
+        return self is Exchange.NEIGHBOURS
+
 
 _BY_MIXER = {"local": Exchange.NONE, "relay": Exchange.RELAY, "replicated": Exchange.COMMON}
 

@@ -1,7 +1,7 @@
 """Who takes part, and whom of them a node needs: a pure function of view, topology, seed and round.
 
 Follows the view at the boundaries of rounds only, never on suspicion: a member whose lease ran out
-stays. Must not know how anybody is doing.
+stays, but for a relay that nobody depends on. Must not know how anybody is doing.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,8 @@ from protocol.wire.messages import View
 
 __all__ = ["Roster"]
 
-_TAKING_PART = frozenset({"ready", "lost"})
+_READY = frozenset({"ready"})
+_TAKING_PART = _READY | {"lost"}
 _LEFT = frozenset({"left", "revoked"})
 
 
@@ -72,7 +73,9 @@ class Roster:
         if self._me not in self.peers:
             self.peers = tuple(sorted((*self.peers, self._me)))
         self.adjacent = neighbours(self._topology.graph(self.peers, self._seed), self._me)
-        self.relay = min(_names(self._view, Role.RELAY, _TAKING_PART), default="")
+        # Peers with a copy of the common model each can do without a relay that may be gone.
+        there = _READY if self._exchange is Exchange.COMMON else _TAKING_PART
+        self.relay = min(_names(self._view, Role.RELAY, there), default="")
 
     def next_active(self, round_no: int, last: int) -> int:
         """The first round from `round_no` on in which this node is active; past `last` if none."""

@@ -1,5 +1,6 @@
 """One common model on every peer: who agrees, who adopts, and what a copy holds."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,21 @@ def point(value: float) -> dict[str, torch.Tensor]:
 
 
 def contribution(
-    sender: str, value: float, *, base: bytes = b"x", memory: bytes = b"", num_examples: int = 1
+    sender: str,
+    value: float,
+    *,
+    base: bytes = b"x",
+    memory: bytes = b"",
+    num_examples: int = 1,
+    round_no: int = 1,
 ) -> Contribution:
-    trained = Trained(params=point(value), num_examples=num_examples, num_steps=1, nova_a=1.0)
     return Contribution(
-        sender=PeerId(sender), round_no=1, base=base, memory=memory, degree=2, trained=trained
+        sender=PeerId(sender),
+        round_no=round_no,
+        base=base,
+        memory=memory,
+        degree=2,
+        trained=Trained(params=point(value), num_examples=num_examples, num_steps=1, nova_a=1.0),
     )
 
 
@@ -107,6 +118,22 @@ def test_who_may_not_adopt_goes_on_with_what_fits() -> None:
     assert isinstance(found, Mixed)
     assert found.start.params["w"].tolist() == [0.0, 0.0]
     assert list(found.unused) == ["b", "c"]
+
+
+def test_a_result_of_an_older_round_does_not_outvote_those_who_went_on() -> None:
+    mine, right = common(1.0), common(2.0)
+    old = replace(of(mine, "a", 0.0), round_no=0)  # as many as the others, and of a lower name
+    assert mine.mix(old, [of(right, "b", 3.0)], mix()) == "b"
+
+
+def test_where_nothing_fits_a_copy_holds_what_its_peer_goes_on_from() -> None:
+    model = common(1.0)
+    found = model.mix(contribution("a", 4.0, base=b"another"), [], mix(may_adopt=False))
+    assert isinstance(found, Mixed)
+    assert found.notes == {"local_round": 1.0}
+    assert found.start.params["w"].tolist() == model.start.params["w"].tolist() == [4.0, 4.0]
+    next_found = mixed(model, of(model, "a", 6.0))  # and the next round starts there
+    assert next_found.start.params["w"].tolist() == [6.0, 6.0]
 
 
 def adopted(tmp_path: Path, giver: CommonModel, taker: CommonModel, base: bytes) -> str:

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from peer.effects import Order
 from peer.machine import Phase
 from peer.roles import Exchange
 from peer.work import Adopt, Adopted, Inspect, Mix, MixDone, Publish
@@ -10,10 +13,10 @@ from protocol.wire.messages import Member, Part, View
 from tests.unit.machine.stage import Stage, digest_of, manifest_of, ref_of, view_of
 
 
-def with_relay(states: dict[str, str], founding: str) -> View:
+def with_relay(states: dict[str, str], founding: str, *, relay: str = "ready") -> View:
     view = view_of(states, founding)
-    relay = Member("relay", "relay", "ready", "tcp://127.0.0.1:99", b"r" * 32, bytes(32), 0)
-    return replace(view, members=tuple(sorted((*view.members, relay), key=lambda m: m.name)))
+    member = Member("relay", "relay", relay, "tcp://127.0.0.1:99", b"r" * 32, bytes(32), 0)
+    return replace(view, members=tuple(sorted((*view.members, member), key=lambda m: m.name)))
 
 
 def found(exchange: Exchange, *, relay: bool = False) -> Stage:
@@ -113,3 +116,33 @@ def test_a_relay_of_own_starts_asks_for_updates() -> None:
     effects = stage.machine.view(view, stage.now_s)
     parts = {e.part for e in effects if hasattr(e, "part")}
     assert parts == {Part.UPDATE}
+
+
+def test_what_is_late_is_no_part_of_a_common_model() -> None:
+    stage = found(Exchange.COMMON, relay=True)
+    stage.up("relay")
+    stage.work()
+    stage.give("relay", 1)
+    stage.work()
+    stage.pass_(60.0)  # the relay says nothing of round 2
+    orders = [e.command for e in stage.said if isinstance(e, Order)]
+    last = [order for order in orders if isinstance(order, Mix)][-1]
+    assert (last.round_no, last.inputs) == (3, ())
+    record = stage.record(stage.work())
+    assert (record.stale, record.missing) == ({}, ("relay",))
+
+
+@pytest.mark.parametrize(
+    ("exchange", "asked"),
+    [
+        (Exchange.COMMON, [("b", 1), ("c", 1)]),  # every peer can aggregate itself
+        (Exchange.RELAY, [("relay", 1)]),  # nobody else has what is needed
+    ],
+)
+def test_a_relay_whose_lease_ran_out_is_left_only_where_peers_can_do_without(
+    exchange: Exchange, asked: list[tuple[str, int]]
+) -> None:
+    stage = Stage("bc", exchange=exchange)
+    view = with_relay(dict.fromkeys("abc", "ready"), "abc", relay="lost")
+    stage.said += stage.machine.view(view, stage.now_s)
+    assert stage.questions(stage.work()) == asked
