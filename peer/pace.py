@@ -18,7 +18,9 @@ class Pace:
     )
     grace_s: float = number(1.0, "[0, inf)", "seconds on top of each deadline")
     silence_s: float = number(
-        10.0, "(0, inf)", "seconds without a sign of life after which a neighbour is given up"
+        10.0,
+        "(0, inf)",
+        "seconds without a sign of life, which comes every 2 s, until one is given up",
     )
     bound_s: float = number(0.0, "[0, inf)", "hard bound of a round's wait in seconds; 0 adapts")
     max_staleness: int = whole(3, "[0, 1000000]", "rounds that a substitute may be old")
