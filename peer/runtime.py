@@ -278,6 +278,7 @@ class Runtime:
         if (old := self._callers.pop(name, None)) is not None:
             self._poller.discard(old)
             old.close()
+            self._puller.hang_up(name)  # what it was sending from there will never be whole
         caller = self._transport.call(address, server_key=key)
         self._callers[name] = caller
         self._where[name] = (address, key)

@@ -17,6 +17,7 @@ RUN = ("--run=day", "--lease=2")
 SILENCE_S = 2.5
 PACE = {"pace__silence_s": SILENCE_S, "pace__grace_s": 0.1, "pace__drain_s": 5}
 SLACK_S = 8.0  # of a machine that is busy with other tests
+BACK_S = 30.0  # until one that is there again takes part
 CLEAN_STOP_S = 15.0
 MAX_STALENESS = 3  # rounds, by default
 
@@ -149,7 +150,9 @@ def wait_for_rounds_without(peer: Process, name: str, num: int) -> None:
 
 
 def wait_for_fresh(peer: Process, name: str) -> None:
-    peer.wait_for(f"fresh result of {name}", lambda: name in latest(peer, 1)[0]["used"])
+    peer.wait_for(
+        f"fresh result of {name}", lambda: name in latest(peer, 1)[0]["used"], within_s=BACK_S
+    )
 
 
 def says_of_each_round_how_it_took_part(peer: Process, name: str) -> None:

@@ -197,6 +197,20 @@ def test_who_starts_again_under_its_name_jumps_to_the_others() -> None:
         assert "e" in dweller.records[ROUNDS].used
 
 
+def test_who_is_killed_in_mid_pull_is_pulled_from_again_as_soon_as_it_is_back() -> None:
+    world = valley(founders=2)
+    one, dead = world.settle("ab", train_s=5.0)
+    world.play(60.0, until=lambda: (one, "b") in world._pulls)
+    world.kill(dead)
+    world.play(world.now_s + 1.0)
+    reborn = world.add("b", train_s=5.0)
+    back_s = world.now_s
+    world.play(300.0, until=lambda: any("b" in r.used for r in one.records.values()))
+    assert world.now_s - back_s < 20.0
+    assert world.play(300.0)
+    assert ends([one, reborn]) == {"a": FINISHED, "b": FINISHED}
+
+
 def test_a_late_joiner_plays_the_others_rounds() -> None:
     world = valley(founders=4)
     four = world.settle("abcd", train_s=5.0)

@@ -58,6 +58,7 @@ class Valley:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count(1)
         self._ways: dict[tuple[Dweller, PeerId], _Way] = {}
+        self._pulls: dict[tuple[Dweller, PeerId], object] = {}  # the one under way, if any
         self._lines: dict[bytes, Dweller] = {}  # connections to the coordinator, by route
         pinned = {key.replace("__", "."): value for key, value in options.items()}
         self.book = Book(
@@ -229,6 +230,8 @@ class Valley:
         old = self._ways.get((dweller, name))
         if old is not None:
             old.is_open, old.other = False, None
+            if self._pulls.pop((dweller, name), None) is not None:
+                self.later(dweller, 0.0, lambda n, s: n.pull_failed(name, "hung up", s))
         way = _Way(dweller, name, address, next(self._numbers).to_bytes(5))
         self._ways[dweller, name] = way
         self._connect(way)
@@ -290,19 +293,26 @@ class Valley:
         encoded = encode_document(fetch.manifest)
         snapshot = SnapshotRef(encoded, fetch.digest, f"/inbox/{name}.{fetch.slot}", 0)
 
+        pull = self._pulls[dweller, name] = object()
+
         def failed(reason: str) -> Event:
             return lambda node, now_s: node.pull_failed(name, reason, now_s)
 
-        def end() -> None:
+        def end(event: Event) -> None:
+            if self._pulls.get((dweller, name)) is pull:
+                del self._pulls[dweller, name]
+                self.later(dweller, 0.0, event)
+
+        def arrive() -> None:
             other = self._at_address(address)
             if other is None:
-                self.later(dweller, REACH_S - PULL_S, failed("not reached for 60 s"))
+                self._at(REACH_S - PULL_S, lambda: end(failed("not reached for 60 s")))
             elif fetch.digest not in other.offered or self._is_lost():
-                self.later(dweller, 0.0, failed("the digest differs"))
+                end(failed("the digest differs"))
             else:
-                self.later(dweller, 0.0, lambda node, s: node.pulled(name, snapshot, s))
+                end(lambda node, now_s: node.pulled(name, snapshot, now_s))
 
-        self._at(PULL_S, end)
+        self._at(PULL_S, arrive)
 
     def _at_address(self, address: str) -> Dweller | None:
         return next((d for d in self.dwellers if d.address == address and d.plays), None)
