@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from peer.admit import AdmitOptions
+from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
 from peer.options.models import check_model
@@ -136,11 +137,19 @@ class Settings:
                 hint="install the same version of kinfolk on every host",
             )
         groups = {group: _group(group, flat) for group in _GROUPS}
+        topology = parse_topology(str(flat["run.topology"]))
+        recipe = read({k: v for k, v in flat.items() if _is_of_method(k)})
+        if Need.FULL_MESH in recipe.needs and topology.spec != DEFAULT_TOPOLOGY:
+            raise ConfigError(
+                f"mixer = {recipe.mixer.name} needs {Need.FULL_MESH.value}, which run.topology = "
+                f"{topology.spec} does not give, should there be no relay",
+                hint="take run.topology = full; or mixer = relay, and have one in the run",
+            )
         return cls(
             run=build(RunOptions, groups["run"]),
-            topology=parse_topology(str(flat["run.topology"])),
+            topology=topology,
             method=str(flat["method"]),
-            recipe=read({k: v for k, v in flat.items() if _is_of_method(k)}),
+            recipe=recipe,
             model=str(flat["model"]),
             model_options=build(ModelOptions, groups["model"]),
             pace=build(Pace, groups["pace"]),

@@ -114,8 +114,11 @@ class ScaffoldServerOptions:
         check(self)
 
 
+# Where peers start from their own mixes, a relay is given updates, start minus trained, and takes
+# them as if they had started at its own model. What a peer says of its start holds only there.
 _COMMON = frozenset({Need.COMMON_START})
 _BY_LOSS = _COMMON | {Need.START_LOSS}
+_GIVES = frozenset({Need.AGGREGATE})
 
 AGGREGATORS: Mapping[str, Entry] = {
     "none": Entry(NoOptions, "no model is common to all"),
@@ -123,29 +126,35 @@ AGGREGATORS: Mapping[str, Entry] = {
         AflOptions,
         "weigh peers for the worst mixture of their losses",
         _BY_LOSS | {Need.FULL_PARTICIPATION},
+        _GIVES,
     ),
-    "config": Entry(ConFigOptions, "one direction at equal angles to all updates", _COMMON),
-    "craft": Entry(CraftOptions, "per layer, advance each peer by its share of the data", _COMMON),
-    "fedavg": Entry(NoOptions, "mean, weighed by training samples", _COMMON),
-    "fedavgm": Entry(FedAvgMOptions, "the mean update with momentum", _COMMON),
+    "config": Entry(ConFigOptions, "one direction at equal angles to all updates", gives=_GIVES),
+    "craft": Entry(
+        CraftOptions,
+        "per layer, advance each peer by its share of the data",
+        gives=_GIVES,
+        when={("project", "fedconst"): _COMMON | {Need.CONSTRAINED_ROWS}},
+    ),
+    "fedavg": Entry(NoOptions, "mean, weighed by training samples", gives=_GIVES),
+    "fedavgm": Entry(FedAvgMOptions, "the mean update with momentum", gives=_GIVES),
     "feddyn": Entry(
-        NoOptions,
-        "common half of FedDyn",
-        _COMMON | {Need.DYNAMIC},
-        gives=frozenset({Need.DRIFT}),
+        NoOptions, "common half of FedDyn", _COMMON | {Need.DYNAMIC}, _GIVES | {Need.DRIFT}
     ),
-    "fedfv": Entry(FedFVOptions, "mean of updates freed of their conflicts", _BY_LOSS),
+    "fedfv": Entry(FedFVOptions, "mean of updates freed of their conflicts", _BY_LOSS, _GIVES),
     "fedlf": Entry(
         NoOptions,
         "per tensor, the shortest step that helps all and evens out losses",
         _BY_LOSS | {Need.LR},
+        _GIVES,
     ),
-    "fednova": Entry(NoOptions, "mean of updates per local step", _COMMON),
-    "qfedavg": Entry(QFedAvgOptions, "weigh peers by their loss to the q", _BY_LOSS | {Need.LR}),
+    "fednova": Entry(NoOptions, "mean of updates per local step", gives=_GIVES),
+    "qfedavg": Entry(
+        QFedAvgOptions, "weigh peers by their loss to the q", _BY_LOSS | {Need.LR}, _GIVES
+    ),
     "scaffold": Entry(
         ScaffoldServerOptions,
         "common half of SCAFFOLD",
         _COMMON | {Need.VARIATES},
-        gives=frozenset({Need.MEAN_VARIATE}),
+        _GIVES | {Need.MEAN_VARIATE},
     ),
 }

@@ -1,9 +1,10 @@
 """What a registry knows of a method without running it: options, one line, and what it needs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
-from peer.options.fields import Options
+from peer.options.fields import Options, Value
 
 __all__ = ["Entry", "Need", "NoOptions"]
 
@@ -12,13 +13,16 @@ class Need(Enum):
     """What a method asks of those who run it, beyond its slot."""
 
     START_LOSS = "the loss of the start point over all local training data"  # costs a pass
-    COMMON_START = "one start point for all whose results it combines"
+    COMMON_START = "one start point for the training of all peers"
+    AGGREGATE = "an aggregator, which makes one model of all results"
+    FULL_MESH = "the results of all peers at every peer"
+    CONSTRAINED_ROWS = "training that moves rows only where fedconst leaves them free"
     FULL_PARTICIPATION = "every peer in every round"  # without, it runs outside its definition
     LR = "the step size of the peers' solver"
-    VARIATES = "control variates from the peers, which solver = scaffold sends"
-    MEAN_VARIATE = "the mean of the peers' control variates, which aggregator = scaffold sends"
-    DYNAMIC = "the local half of the method, which is solver = feddyn"
-    DRIFT = "the common half of the method, which is aggregator = feddyn"
+    VARIATES = "control variates from the peers"
+    MEAN_VARIATE = "the mean of the peers' control variates"
+    DYNAMIC = "the local half of FedDyn"
+    DRIFT = "the common half of FedDyn"
     PROTOTYPES = "the mean features of each class of every peer"
     SPREADS = "how far features lie from the mean of their class, of every peer"
     TARGETS = "features for each class that training pulls to"
@@ -30,12 +34,14 @@ class Entry:
 
     Attributes:
         gives: what other slots may need; a need that some method gives must be met by one chosen.
+        when: further needs, which one value of an option brings.
     """
 
     options: type[Options]
     summary: str
     needs: frozenset[Need] = frozenset()
     gives: frozenset[Need] = frozenset()
+    when: Mapping[tuple[str, Value], frozenset[Need]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
