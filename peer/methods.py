@@ -21,7 +21,12 @@ from peer.mixers.base import Mixer
 from peer.mixers.buffers import WithBuffers
 from peer.mixers.fedavg import FedAvg
 from peer.mixers.fedc2i import FedC2I
+from peer.mixers.fedcalm import FedCalm
+from peer.mixers.fedic import FedIC
+from peer.mixers.fedproto import FedProto
+from peer.mixers.fedrep import FedRep
 from peer.mixers.local import Local
+from peer.mixers.metropolis import Metropolis
 from peer.mixers.relay import Relay
 from peer.mixers.replicated import Replicated
 from peer.models.split import SplitModel
@@ -34,7 +39,11 @@ from peer.solvers.ditto import Ditto
 from peer.solvers.fedalign import FedAlign
 from peer.solvers.fedconst import FedConst
 from peer.solvers.feddyn import FedDyn
+from peer.solvers.fedic import FedICSolver
+from peer.solvers.fedproto import FedProtoSolver
 from peer.solvers.fedprox import FedProx
+from peer.solvers.fedrep import FedRepSolver
+from peer.solvers.fedrod import FedRod
 from peer.solvers.fedsam import FedSam
 from peer.solvers.moon import Moon
 from peer.solvers.scaffold import Scaffold
@@ -50,7 +59,13 @@ __all__ = ["AGGREGATORS", "MIXERS", "SOLVERS", "Method", "make_method"]
 MIXERS: Mapping[str, Callable[[Any], Mixer]] = {
     "fedavg": FedAvg,
     "fedc2i": FedC2I,
+    "fedcalm": FedCalm,
+    "fedic": FedIC,
+    "fedproto": FedProto,
+    "fedrep": FedRep,
+    "fedrod": FedAvg,  # its personal classifier never is among the parameters
     "local": Local,
+    "metropolis": Metropolis,
     "relay": Relay,
     "replicated": lambda _options: Replicated(FedAvgServer()),
 }
@@ -60,7 +75,11 @@ SOLVERS: Mapping[str, Callable[[Any], Solver]] = {
     "fedalign": FedAlign,
     "fedconst": FedConst,
     "feddyn": FedDyn,
+    "fedic": FedICSolver,
+    "fedproto": FedProtoSolver,
     "fedprox": FedProx,
+    "fedrep": FedRepSolver,
+    "fedrod": FedRod,
     "fedsam": FedSam,
     "moon": Moon,
     "scaffold": Scaffold,

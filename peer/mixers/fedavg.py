@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from peer.mixers.base import Head, Probe
-from peer.options.methods import NoOptions
+from peer.mixers.neighbourhood import closed, shares
+from peer.options.entry import NoOptions
 from protocol.params import NO_STATE, State, combine
 from protocol.round import Contribution, Mixed, Start, Trained
 
@@ -27,9 +28,7 @@ class FedAvg:
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe
     ) -> tuple[Mixed, State]:
-        everyone = sorted([own, *others], key=lambda contribution: contribution.sender)
-        raw = [c.trained.num_examples * c.freshness for c in everyone]
-        weights = [weight / sum(raw) for weight in raw]
-        params = combine([c.trained.params for c in everyone], weights)
-        by_sender = {c.sender: weight for c, weight in zip(everyone, weights, strict=True)}
-        return Mixed(Start(params), client_weight=by_sender), state
+        everyone = closed(own, others)
+        weights = shares(everyone, lambda c: float(c.trained.num_examples))
+        params = combine([c.trained.params for c in everyone], list(weights.values()))
+        return Mixed(Start(params), client_weight=weights), state

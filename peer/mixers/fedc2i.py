@@ -1,7 +1,8 @@
 """FedC2I: weigh each peer by how much this peer's loss grows when it is left out.
 
 Tan et al., 2024, arXiv 2410.03315. The body is mixed with one weight per peer, each row of the
-classifier with one per peer and class. `gamma = 0` is the uniform mean.
+classifier with one per peer and class. `gamma = 0` is the uniform mean. `memory` weighs by a
+running average over rounds, which the paper does not have.
 Letters: P points (models), C classes.
 """
 
@@ -12,12 +13,40 @@ import torch
 from torch import Tensor
 
 from peer.mixers.base import Head, Probe
-from peer.mixers.influence import class_losses, client_losses, weights_from_losses
-from peer.options.methods import FedC2IOptions
-from protocol.params import NO_STATE, Params, State, combine
+from peer.mixers.influence import class_losses, client_losses, scores_of, weights_from_scores
+from peer.mixers.memory import remembered
+from peer.mixers.neighbourhood import closed
+from peer.mixers.rows import mix_rows
+from peer.options.mixers import FedC2IOptions
+from protocol.ids import PeerId
+from protocol.params import NO_STATE, NOTHING, Params, State, combine
 from protocol.round import Contribution, Mixed, Start, Trained
 
 __all__ = ["FedC2I"]
+
+_CLIENT, _CLASS = "client_scores", "class_scores"  # of the state
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """Whose influence is asked, of what, in one round."""
+
+    everyone: Sequence[Contribution]  # sorted by sender, at least two
+    own: Contribution
+    probe: Probe
+    known: State  # scores of earlier rounds
+
+    @property
+    def senders(self) -> list[PeerId]:
+        return [contribution.sender for contribution in self.everyone]
+
+    @property
+    def points(self) -> list[Params]:
+        return [contribution.trained.params for contribution in self.everyone]
+
+    @property
+    def freshness(self) -> Tensor:
+        return torch.tensor([c.freshness for c in self.everyone], dtype=torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +70,17 @@ class FedC2I:
     def mix(
         self, state: State, own: Contribution, others: Sequence[Contribution], probe: Probe
     ) -> tuple[Mixed, State]:
-        asked = [own, *others] if self.options.include_self or not others else others
-        everyone = sorted(asked, key=lambda contribution: contribution.sender)
-        senders = [contribution.sender for contribution in everyone]
-        points = [contribution.trained.params for contribution in everyone]
-        if len(points) == 1:
-            return Mixed(Start(points[0]), client_weight={senders[0]: 1.0}), state
+        asked = closed(own, others) if self.options.include_self or not others else list(others)
+        if len(asked) == 1:
+            alone = asked[0]
+            return Mixed(Start(alone.trained.params), client_weight={alone.sender: 1.0}), state
 
-        freshness = torch.tensor([c.freshness for c in everyone], dtype=torch.float64)
-        by_client, client = self._by_client(points, freshness, own, probe)
-        by_class, rows = self._by_class(points, freshness, own, probe, by_client)
+        question = _Question(asked, own, probe, state)
+        by_client, client, client_scores = self._by_client(question)
+        by_class, rows, class_scores = self._by_class(question, by_client)
+        senders, points = question.senders, question.points
         params = combine(points, by_client.tolist())
-        heads = {name: _mix_rows(points, name, by_class) for name in probe.head.names}
+        heads = {name: mix_rows(points, name, by_class) for name in probe.head.names}
         mixed = Mixed(
             Start({**params, **heads}),
             client_weight=dict(zip(senders, by_client.tolist(), strict=True)),
@@ -63,46 +91,41 @@ class FedC2I:
                 "losses_not_finite": float((~torch.cat([client, rows.flatten()]).isfinite()).sum()),
             },
         )
-        return mixed, state
+        if self.options.memory == 0.0:
+            return mixed, state
+        return mixed, {_CLIENT: client_scores, _CLASS: class_scores}
 
-    def _by_client(
-        self, points: Sequence[Params], freshness: Tensor, own: Contribution, probe: Probe
-    ) -> tuple[Tensor, Tensor]:
-        """Weights of the points (P,), and the losses behind them: (P,), or none asked for."""
+    def _by_client(self, asked: _Question) -> tuple[Tensor, Tensor, Params]:
+        """Weights of the points (P,); the losses behind them, (P,) or none; what to remember."""
+        fresh = asked.freshness
         if self.options.level == "class":
-            return freshness / freshness.sum(), freshness.new_empty(0)
-        names = probe.head.names
-        bodies = [{n: t for n, t in point.items() if n not in names} for point in points]
-        classifier = {name: own.trained.params[name] for name in names}
-        losses = client_losses(bodies, classifier, probe)
-        return weights_from_losses(losses, self.options.gamma, freshness), losses
+            return fresh / fresh.sum(), fresh.new_empty(0), NOTHING
+        names = asked.probe.head.names
+        bodies = [{n: t for n, t in point.items() if n not in names} for point in asked.points]
+        classifier = {name: asked.own.trained.params[name] for name in names}
+        losses = client_losses(bodies, classifier, asked.probe)
+        weights, scores = self._weights(asked, losses, _CLIENT)
+        return weights, losses, scores
 
-    def _by_class(
-        self,
-        points: Sequence[Params],
-        freshness: Tensor,
-        own: Contribution,
-        probe: Probe,
-        by_client: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Weights of the rows (P, C), and the losses behind them: (P, C), or none asked for."""
-        num_classes = len(own.trained.params[probe.head.weight])
-        whole = by_client.unsqueeze(1).expand(-1, num_classes)
+    def _by_class(self, asked: _Question, by_client: Tensor) -> tuple[Tensor, Tensor, Params]:
+        """Weights of the rows (P, C); the losses behind them, (P, C) or none; what to remember."""
+        own = asked.own.trained
+        whole = by_client.unsqueeze(1).expand(-1, len(own.params[asked.probe.head.weight]))
         if self.options.level == "client":
-            return whole, freshness.new_empty(0)
-        losses = class_losses(points, own.trained.params, probe)
-        weights = weights_from_losses(losses, self.options.gamma, freshness)
-        if self.options.absent == "client" and own.trained.class_counts:
-            owned = torch.tensor(own.trained.class_counts) > 0  # (C,)
+            return whole, by_client.new_empty(0), NOTHING
+        losses = class_losses(asked.points, own.params, asked.probe)
+        weights, scores = self._weights(asked, losses, _CLASS)
+        if self.options.absent == "client" and own.class_counts:
+            owned = torch.tensor(own.class_counts) > 0  # (C,)
             weights = torch.where(owned, weights, whole)
-        return weights, losses
+        return weights, losses, scores
 
-
-def _mix_rows(points: Sequence[Params], name: str, weights: Tensor) -> Tensor:
-    """Sum of the points' tensors of that name, each row with its own weight of (P, C)."""
-    stacked = torch.stack([point[name].double() for point in points])  # (P, C, ...)
-    shaped = weights.to(stacked.device).reshape(*weights.shape, *[1] * (stacked.ndim - 2))
-    return (shaped * stacked).sum(dim=0).to(points[0][name].dtype)
+    def _weights(self, asked: _Question, losses: Tensor, key: str) -> tuple[Tensor, Params]:
+        """Weights that follow from losses, and the scores to remember."""
+        scores, known = scores_of(losses), asked.known.get(key, NOTHING)
+        if self.options.memory > 0.0:
+            scores, known = remembered(known, asked.senders, scores, self.options.memory)
+        return weights_from_scores(scores, self.options.gamma, asked.freshness), known
 
 
 def _num_classes_seen(probe: Probe) -> int:

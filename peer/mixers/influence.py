@@ -12,7 +12,14 @@ from torch import Tensor
 from peer.mixers.base import Probe
 from protocol.params import Params, leave_one_out, total
 
-__all__ = ["class_losses", "client_losses", "row_losses", "weights_from_losses"]
+__all__ = [
+    "class_losses",
+    "client_losses",
+    "row_losses",
+    "scores_of",
+    "weights_from_losses",
+    "weights_from_scores",
+]
 
 _FLOOR_NATS = 1e-12  # a loss below it weighs as one at it
 
@@ -90,17 +97,27 @@ def _log_sum_exp_without_each(logits: Tensor) -> Tensor:
 def weights_from_losses(losses: Tensor, gamma: float, freshness: Tensor) -> Tensor:
     """`freshness * losses^gamma`, normalised over the points: the shape of `losses`.
 
-    In logarithms, so that nothing overflows or vanishes. A loss that is not finite counts as the
-    largest finite one of its column; where none is finite all count the same.
-
     Args:
         losses: (P,) or (P, C), nats.
         gamma: sharpness, >= 0; 0 leaves the freshness alone.
         freshness: (P,), in (0, 1].
     """
+    return weights_from_scores(scores_of(losses), gamma, freshness)
+
+
+def scores_of(losses: Tensor) -> Tensor:
+    """Logarithms of losses, so that no power of them overflows or vanishes.
+
+    A loss that is not finite counts as the largest finite one of its column; where none is finite
+    all count the same.
+    """
     finite = losses.isfinite()
     largest = losses.where(finite, -torch.inf).amax(dim=0, keepdim=True)
     known = losses.where(finite, largest.where(largest.isfinite(), 1.0))
-    raw = gamma * known.clamp_min(_FLOOR_NATS).log()
-    age = freshness.log().reshape(-1, *[1] * (losses.ndim - 1))
-    return torch.softmax(raw + age, dim=0)
+    return known.clamp_min(_FLOOR_NATS).log()
+
+
+def weights_from_scores(scores: Tensor, gamma: float, freshness: Tensor) -> Tensor:
+    """As `weights_from_losses`, of the logarithms of losses."""
+    age = freshness.log().reshape(-1, *[1] * (scores.ndim - 1))
+    return torch.softmax(gamma * scores + age, dim=0)

@@ -20,8 +20,10 @@ __all__ = [
     "FedConstOptions",
     "FedDynOptions",
     "FedProxOptions",
+    "FedRepSolverOptions",
     "FedSamOptions",
     "MoonOptions",
+    "PrototypeOptions",
 ]
 
 _STRENGTH = "[0, 1000000]"  # of a term in the loss
@@ -104,6 +106,17 @@ class FedProxOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FedRepSolverOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    head_epochs: int = whole(
+        10, "[1, 100000]", "passes that train the classifier alone, before those of the body"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FedSamOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
     rho: float = number(0.1, _STRENGTH, "how far uphill the gradient is taken; 0 is sgd")
@@ -123,6 +136,15 @@ class MoonOptions:
         check(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrototypeOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    pull: float = number(1.0, _STRENGTH, "weight of the pull of features to prototypes; 0 is sgd")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 SOLVERS: Mapping[str, Entry] = {
     "ditto": Entry(
         DittoOptions,
@@ -137,7 +159,23 @@ SOLVERS: Mapping[str, Entry] = {
         frozenset({Need.COMMON_START, Need.DRIFT}),
         gives=frozenset({Need.DYNAMIC}),
     ),
+    "fedic": Entry(
+        PrototypeOptions,
+        "local half of FedIC (reconstruction): SGD with features pulled to the own cluster's",
+        frozenset({Need.TARGETS}),
+        gives=frozenset({Need.PROTOTYPES, Need.SPREADS}),
+    ),
+    "fedproto": Entry(
+        PrototypeOptions,
+        "SGD with features pulled to the prototype of their class",
+        frozenset({Need.TARGETS}),
+        gives=frozenset({Need.PROTOTYPES}),
+    ),
     "fedprox": Entry(FedProxOptions, "SGD with a pull to the start"),
+    "fedrep": Entry(FedRepSolverOptions, "SGD on the classifier alone, then on the body alone"),
+    "fedrod": Entry(
+        DescentOptions, "SGD on a generic classifier, and on a personal one on top of it"
+    ),
     "fedsam": Entry(FedSamOptions, "SGD along gradients from a step uphill: flat minima"),
     "moon": Entry(MoonOptions, "SGD that keeps features near those of the start"),
     "scaffold": Entry(

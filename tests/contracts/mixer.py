@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from peer.mixers.base import Head, Mixer
+from peer.prototypes import Prototypes
 from protocol.params import Params, State
 from protocol.round import Contribution, Start
 from tests.unit.methods.making import contribution, linear_point, linear_probe
@@ -35,6 +36,14 @@ class BrokenProbe:
         return torch.full((2, 3), math.inf)
 
 
+def features(seed: int, dtype: torch.dtype) -> Params:
+    """What a peer says of its features: of four classes, the second of which it does not have."""
+    counts = torch.tensor([1, 0, 2, seed])
+    means = linear_point(seed + 10, dtype)["head.weight"] * (counts > 0).unsqueeze(1)
+    squares = 1.5 * means.float().square().sum(dim=1)
+    return Prototypes(means, counts, squares).extras(squares=True)
+
+
 def peers(dtype: torch.dtype = torch.float32, *, equal: bool = False) -> list[Contribution]:
     """Four peers with different data; `equal`: and one model."""
     return [
@@ -42,11 +51,16 @@ def peers(dtype: torch.dtype = torch.float32, *, equal: bool = False) -> list[Co
             sender,
             linear_point(0 if equal else k, dtype),
             buffers={"mean": torch.tensor([float(0 if equal else k)], dtype=dtype)},
+            extras=features(0 if equal else k, dtype),
             num_examples=k + 1,
             class_counts=(1, 0, 2, k),
         )
         for k, sender in enumerate(SENDERS)
     ]
+
+
+def enlarged(tensor: Tensor) -> Tensor:
+    return tensor * 1e37 if tensor.is_floating_point() else tensor
 
 
 def copied(params: Params) -> Params:
@@ -62,11 +76,18 @@ def assert_close(found: Params, expected: Params) -> None:
 class MixerContract:
     mixer: Mixer
 
+    def arrived(self, others: Sequence[Contribution]) -> list[Contribution]:
+        """What of the others' results leaves them."""
+        shared = [self.mixer.share(c.trained, linear_probe().head) for c in others]
+        pairs = zip(others, shared, strict=True)
+        return [replace(c, trained=trained) for c, trained in pairs if trained is not None]
+
     def mix(
         self, own: Contribution, others: Sequence[Contribution], state: State | None = None
     ) -> Start:
         before = self.mixer.init(Start(own.trained.params, own.trained.buffers))
-        mixed, _ = self.mixer.mix(before if state is None else state, own, others, linear_probe())
+        arrived = self.arrived(others)
+        mixed, _ = self.mixer.mix(before if state is None else state, own, arrived, linear_probe())
         assert math.isclose(sum(mixed.client_weight.values()), 1.0)
         assert all(weight >= 0.0 for weight in mixed.client_weight.values())
         return mixed.start
@@ -104,11 +125,15 @@ class MixerContract:
 
     def test_what_it_is_given_is_not_written_to(self) -> None:
         own, *others = peers()
-        before = [(copied(c.trained.params), copied(c.trained.buffers)) for c in (own, *others)]
+        given = [
+            point
+            for c in (own, *others)
+            for point in (c.trained.params, c.trained.buffers, c.trained.extras)
+        ]
+        before = [copied(point) for point in given]
         self.mix(own, others)
-        for c, (params, buffers) in zip((own, *others), before, strict=True):
-            assert all(torch.equal(c.trained.params[n], t) for n, t in params.items())
-            assert all(torch.equal(c.trained.buffers[n], t) for n, t in buffers.items())
+        for point, copy in zip(given, before, strict=True):
+            assert all(torch.equal(point[name], tensor) for name, tensor in copy.items())
 
     def test_equal_arguments_give_equal_results(self) -> None:
         own, *others = peers()
@@ -125,7 +150,7 @@ class MixerContract:
     def test_its_state_survives_being_stored(self) -> None:
         own, *others = peers()
         state = self.mixer.init(Start(own.trained.params, own.trained.buffers))
-        _, state = self.mixer.mix(state, own, others, linear_probe())
+        _, state = self.mixer.mix(state, own, self.arrived(others), linear_probe())
         stored = {name: copied(params) for name, params in state.items()}
         one, same = self.mix(own, others, state), self.mix(own, others, stored)
         assert all(torch.equal(t, same.params[n]) for n, t in one.params.items())
@@ -133,7 +158,7 @@ class MixerContract:
     def test_losses_that_are_not_finite_give_finite_weights(self) -> None:
         own, *others = peers()
         start = Start(own.trained.params, own.trained.buffers)
-        mixed, _ = self.mixer.mix(self.mixer.init(start), own, others, BrokenProbe())
+        mixed, _ = self.mixer.mix(self.mixer.init(start), own, self.arrived(others), BrokenProbe())
         assert math.isclose(sum(mixed.client_weight.values()), 1.0)
         assert all(bool(t.isfinite().all()) for t in mixed.start.params.values())
 
@@ -142,12 +167,23 @@ class MixerContract:
             replace(
                 c,
                 trained=replace(
-                    c.trained, params={n: t * 1e37 for n, t in c.trained.params.items()}
+                    c.trained,
+                    params={n: t * 1e37 for n, t in c.trained.params.items()},
+                    extras={n: enlarged(t) for n, t in c.trained.extras.items()},
                 ),
             )
             for c in peers()
         )
-        assert all(bool(t.isfinite().all()) for t in self.mix(own, others).params.values())
+        start = self.mix(own, others)
+        for tensor in (*start.params.values(), *start.extras.values()):
+            assert bool(tensor.isfinite().all())
+
+    def test_what_it_gives_to_the_solver_has_one_layout(self) -> None:
+        own, *others = peers()
+        alone, among = self.mix(own, []).extras, self.mix(own, others).extras
+        assert [(n, t.shape, t.dtype) for n, t in alone.items()] == [
+            (n, t.shape, t.dtype) for n, t in among.items()
+        ]
 
     def test_what_leaves_is_a_part_of_what_was_trained(self) -> None:
         trained = peers()[0].trained

@@ -68,6 +68,7 @@ def contribution(
     params: Params,
     *,
     buffers: Params | None = None,
+    extras: Params | None = None,
     num_examples: int = 1,
     freshness: float = 1.0,
     class_counts: Sequence[int] = (),
@@ -75,6 +76,7 @@ def contribution(
     trained = Trained(
         params=params,
         buffers=buffers or {},
+        extras=extras or {},
         num_examples=num_examples,
         num_steps=1,
         class_counts=tuple(class_counts),

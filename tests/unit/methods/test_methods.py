@@ -11,7 +11,7 @@ from peer.options.recipe import PRESETS, defaults, expand
 from peer.seeding import seeded
 from peer.task import LocalTask
 from protocol.ids import PeerId
-from protocol.round import Start, Trained
+from protocol.round import Contribution, Start, Trained
 from tests.unit.methods.making import contribution, silent, small_model, small_task
 
 PEERS = (PeerId("a"), PeerId("b"))
@@ -19,6 +19,10 @@ PEERS = (PeerId("a"), PeerId("b"))
 
 # Those with one common model are played by the trainer: tests/unit/training/test_presets.py.
 OWN_STARTS = [name for name, preset in PRESETS.items() if preset["mixer"] != "replicated"]
+
+
+def sent(peer: PeerId, trained: Trained) -> Contribution:
+    return contribution(peer, trained.params, buffers=trained.buffers, extras=trained.extras)
 
 
 def a_round(
@@ -32,11 +36,9 @@ def a_round(
             results[peer], _ = method.train(state, starts[peer], tasks[peer], seed, silent)
     mixes = {}
     for peer, other in (PEERS, PEERS[::-1]):
-        own = contribution(peer, results[peer].params, buffers=results[peer].buffers)
+        own = sent(peer, results[peer])
         shared = method.mixer.share(results[other], tasks[other].model.head)
-        others = (
-            [] if shared is None else [contribution(other, shared.params, buffers=shared.buffers)]
-        )
+        others = [] if shared is None else [sent(other, shared)]
         with seeded(0, peer, "mix", round_no) as seed:
             probe = method.probe(tasks[peer], results[peer].buffers, seed)
             state = method.mixer.init(starts[peer])

@@ -19,6 +19,7 @@ KINFOLK = {
     "mixer.level": "both",
     "mixer.absent": "formula",
     "mixer.include_self": True,
+    "mixer.memory": 0.0,
     "solver": "fedconst",
     "solver.lr": 0.05,
     "solver.momentum": 0.0,
