@@ -49,7 +49,6 @@ from peer.solvers.moon import Moon
 from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
-from protocol.errors import ConfigError
 from protocol.params import NOTHING, Params, State
 from protocol.round import Start, Trained
 
@@ -154,7 +153,7 @@ def make_method(flat: Mapping[str, Value]) -> Method:
     make = AGGREGATORS.get(recipe.aggregator.name)
     aggregator = make(recipe.aggregator.options) if make else None
     if isinstance(mixer, Replicated):
-        mixer = _replicated(aggregator, recipe)
+        mixer = replace(mixer, aggregator=aggregator or mixer.aggregator)
     else:
         mixer = WithBuffers(mixer, recipe.mix.buffers)
     return Method(
@@ -163,13 +162,3 @@ def make_method(flat: Mapping[str, Value]) -> Method:
         solver=SOLVERS[recipe.solver.name](recipe.solver.options),
         aggregator=aggregator,
     )
-
-
-def _replicated(aggregator: Aggregator | None, recipe: Recipe) -> Replicated:
-    if aggregator is None:
-        raise ConfigError("mixer = replicated needs an aggregator, such as aggregator = fedavg")
-    if recipe.mix.buffers == "local":
-        raise ConfigError(
-            "mix.buffers = local and mixer = replicated: a common model has no local part"
-        )
-    return Replicated(aggregator)

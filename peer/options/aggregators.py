@@ -116,7 +116,8 @@ class ScaffoldServerOptions:
 
 # Where peers start from their own mixes, a relay is given updates, start minus trained, and takes
 # them as if they had started at its own model. What a peer says of its start holds only there.
-_COMMON = frozenset({Need.COMMON_START})
+_OUTLET = frozenset({Need.OUTLET})
+_COMMON = _OUTLET | {Need.COMMON_START}
 _BY_LOSS = _COMMON | {Need.START_LOSS}
 _GIVES = frozenset({Need.AGGREGATE})
 
@@ -128,15 +129,16 @@ AGGREGATORS: Mapping[str, Entry] = {
         _BY_LOSS | {Need.FULL_PARTICIPATION},
         _GIVES,
     ),
-    "config": Entry(ConFigOptions, "one direction at equal angles to all updates", gives=_GIVES),
+    "config": Entry(ConFigOptions, "one direction at equal angles to all updates", _OUTLET, _GIVES),
     "craft": Entry(
         CraftOptions,
         "per layer, advance each peer by its share of the data",
-        gives=_GIVES,
+        _OUTLET,
+        _GIVES,
         when={("project", "fedconst"): _COMMON | {Need.CONSTRAINED_ROWS}},
     ),
-    "fedavg": Entry(NoOptions, "mean, weighed by training samples", gives=_GIVES),
-    "fedavgm": Entry(FedAvgMOptions, "the mean update with momentum", gives=_GIVES),
+    "fedavg": Entry(NoOptions, "mean, weighed by training samples", _OUTLET, _GIVES),
+    "fedavgm": Entry(FedAvgMOptions, "the mean update with momentum", _OUTLET, _GIVES),
     "feddyn": Entry(
         NoOptions, "common half of FedDyn", _COMMON | {Need.DYNAMIC}, _GIVES | {Need.DRIFT}
     ),
@@ -147,7 +149,7 @@ AGGREGATORS: Mapping[str, Entry] = {
         _BY_LOSS | {Need.LR},
         _GIVES,
     ),
-    "fednova": Entry(NoOptions, "mean of updates per local step", gives=_GIVES),
+    "fednova": Entry(NoOptions, "mean of updates per local step", _OUTLET, _GIVES),
     "qfedavg": Entry(
         QFedAvgOptions, "weigh peers by their loss to the q", _BY_LOSS | {Need.LR}, _GIVES
     ),

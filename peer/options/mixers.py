@@ -58,10 +58,16 @@ class FedRepOptions:
 
 
 _PROTOTYPES, _TARGETS = frozenset({Need.PROTOTYPES}), frozenset({Need.TARGETS})
+_AGGREGATE, _OUTLET = frozenset({Need.AGGREGATE}), frozenset({Need.OUTLET})
+_COMMON_START = _OUTLET | {Need.COMMON_START}
 
 MIXERS: Mapping[str, Entry] = {
-    "fedavg": Entry(NoOptions, "mean over the neighbourhood, weighed by training samples"),
-    "fedc2i": Entry(FedC2IOptions, "weigh each peer by how much the own loss grows without it"),
+    "fedavg": Entry(
+        NoOptions, "mean over the neighbourhood, weighed by training samples", gives=_OUTLET
+    ),
+    "fedc2i": Entry(
+        FedC2IOptions, "weigh each peer by how much the own loss grows without it", gives=_OUTLET
+    ),
     "fedcalm": Entry(
         FedCalmOptions, "bodies move where no peer's update is opposed; classifiers never leave"
     ),
@@ -77,10 +83,22 @@ MIXERS: Mapping[str, Entry] = {
         needs=_PROTOTYPES,
         gives=_TARGETS,
     ),
-    "fedrep": Entry(FedRepOptions, "mean of the bodies; classifiers never leave"),
-    "fedrod": Entry(NoOptions, "mean of body and generic classifier, weighed by training samples"),
+    "fedrep": Entry(FedRepOptions, "mean of the bodies; classifiers never leave", gives=_OUTLET),
+    "fedrod": Entry(
+        NoOptions, "mean of body and generic classifier, weighed by training samples", gives=_OUTLET
+    ),
     "local": Entry(NoOptions, "keep the own result; nothing is sent"),
     "metropolis": Entry(NoOptions, "mean by degrees, which any graph keeps in balance"),
-    "relay": Entry(NoOptions, "start from the relay's model; a local round without it"),
-    "replicated": Entry(NoOptions, "one common model: the relay's, or each peer's own copy of it"),
+    "relay": Entry(
+        NoOptions,
+        "start from the relay's model; a local round without it",
+        _AGGREGATE,
+        _COMMON_START,
+    ),
+    "replicated": Entry(
+        NoOptions,
+        "one common model: the relay's, or each peer's own copy of it",
+        _AGGREGATE | {Need.FULL_MESH},
+        _COMMON_START,
+    ),
 }

@@ -5,7 +5,7 @@ Flat keys are what the run's manifest carries: `mixer = fedc2i`, `mixer.gamma = 
 belong to the method of that name; `mix.*` and `train.*` hold for every one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -21,7 +21,17 @@ from peer.options.methods import (
 )
 from protocol.errors import ConfigError
 
-__all__ = ["PRESETS", "SLOTS", "Chosen", "Recipe", "defaults", "expand", "option_rules", "read"]
+__all__ = [
+    "PRESETS",
+    "SLOTS",
+    "Chosen",
+    "Recipe",
+    "defaults",
+    "expand",
+    "givers_of",
+    "option_rules",
+    "read",
+]
 
 SLOTS: Mapping[str, Mapping[str, Entry]] = {
     "mixer": MIXERS,
@@ -76,6 +86,15 @@ class Chosen:
     entry: Entry
     options: Options
 
+    @property
+    def needs(self) -> Mapping[Need, str]:
+        """What it needs with these options, and by which: " with project = fedconst", or empty."""
+        found = dict.fromkeys(self.entry.needs, "")
+        for (option, value), needs in self.entry.when.items():
+            if values(self.options)[option] == value:
+                found |= dict.fromkeys(needs - found.keys(), f" with {option} = {value}")
+        return {need: found[need] for need in Need if need in found}  # in an order that stays
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -89,7 +108,7 @@ class Recipe:
 
     @property
     def needs(self) -> frozenset[Need]:
-        return self.mixer.entry.needs | self.solver.entry.needs | self.aggregator.entry.needs
+        return frozenset({*self.mixer.needs, *self.solver.needs, *self.aggregator.needs})
 
     def flat(self) -> dict[str, Value]:
         """Every option with its value, by flat key; `read` is the inverse."""
@@ -147,29 +166,39 @@ def read(flat: Mapping[str, Value]) -> Recipe:
         entry = SLOTS[slot][name]
         chosen[slot] = Chosen(name, entry, build(entry.options, sections[slot]))
     _check_needs(chosen)
-    return Recipe(
-        **chosen,
-        mix=build(MixOptions, sections["mix"]),
-        train=build(TrainOptions, sections["train"]),
-    )
+    mix = build(MixOptions, sections["mix"])
+    if mix.buffers == "local" and Need.COMMON_START in chosen["mixer"].entry.gives:
+        raise ConfigError(
+            f"mixer = {chosen['mixer'].name} makes one model for all, of which mix.buffers = local "
+            "would keep a part on each peer",
+            hint="take mix.buffers = average",
+        )
+    return Recipe(**chosen, mix=mix, train=build(TrainOptions, sections["train"]))
 
 
 def _check_needs(chosen: Mapping[str, Chosen]) -> None:
     """Refuse a pair of which one needs what only methods that were not chosen give."""
     given = {need for part in chosen.values() for need in part.entry.gives}
     for slot, part in chosen.items():
-        for need in part.entry.needs - given:
-            givers = [
-                f"{other} = {name}"
-                for other, methods in SLOTS.items()
-                for name, entry in methods.items()
-                if need in entry.gives
-            ]
-            if givers:
-                raise ConfigError(
-                    f"{slot} = {part.name} needs {need.value}",
-                    hint=f"{' or '.join(givers)} gives it",
-                )
+        for need, way in part.needs.items():
+            if need not in given and (givers := givers_of(need)):
+                told = f"{slot} = {part.name}{way} needs {need.value}"
+                raise ConfigError(told, hint=f"take {givers}")
+
+
+def givers_of(need: Need) -> str:
+    """Which methods give it: "mixer = relay or replicated"; empty if no method does."""
+    by_slot = {
+        slot: [name for name, entry in methods.items() if need in entry.gives]
+        for slot, methods in SLOTS.items()
+    }
+    return "; ".join(f"{slot} = {_one_of(names)}" for slot, names in by_slot.items() if names)
+
+
+def _one_of(names: Sequence[str]) -> str:
+    if len(names) > 4:
+        return f"{', '.join(names[:3])} or another that `peer methods` lists"
+    return " or ".join(names)
 
 
 def option_rules(names: Mapping[str, str]) -> dict[str, Rule]:

@@ -152,7 +152,11 @@ SOLVERS: Mapping[str, Entry] = {
         frozenset({Need.COMMON_START}),
     ),
     "fedalign": Entry(FedAlignOptions, "SGD whose last stage also works when it is thin"),
-    "fedconst": Entry(FedConstOptions, "SGD that moves rows only off their mean and start value"),
+    "fedconst": Entry(
+        FedConstOptions,
+        "SGD that moves rows only off their mean and start value",
+        gives=frozenset({Need.CONSTRAINED_ROWS}),
+    ),
     "feddyn": Entry(
         FedDynOptions,
         "local half of FedDyn",

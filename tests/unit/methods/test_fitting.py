@@ -1,0 +1,94 @@
+"""Which parts of a method fit together, and with which topology; what does not is refused."""
+
+import pytest
+
+from peer.options.entry import Need
+from peer.options.fields import Value
+from peer.options.recipe import PRESETS, SLOTS, expand, givers_of, read
+from peer.settings import Settings, complete
+from protocol.errors import ConfigError
+from protocol.manifest import Manifest
+
+
+@pytest.mark.parametrize(
+    ("preset", "typed", "told"),
+    [
+        ("kinfolk", {"solver": "ditto"}, "ditto needs one start point .* - take mixer = relay or"),
+        ("gossip", {"solver": "scaffold"}, "scaffold needs one start point"),
+        ("kinfolk", {"aggregator": "afl"}, "afl needs one start point .* - take mixer = relay or"),
+        ("fedavg", {"aggregator": "scaffold"}, "control variates .* - take solver = scaffold$"),
+        ("fedavg", {"solver": "scaffold"}, "control variates - take aggregator = scaffold$"),
+        ("fedavg", {"aggregator": "feddyn"}, "local half of FedDyn - take solver = feddyn$"),
+        ("fedavg", {"solver": "feddyn"}, "common half of FedDyn - take aggregator = feddyn$"),
+        ("local", {"aggregator": "craft"}, "craft needs a mixer that takes a relay's model"),
+        ("fedic", {"aggregator": "craft"}, "craft needs a mixer that takes a relay's model"),
+        ("local", {"mixer": "relay"}, "relay needs an aggregator, .* - take aggregator = afl, con"),
+        ("local", {"mixer": "replicated"}, "replicated needs an aggregator"),
+        (
+            "craft",
+            {"aggregator.project": "fedconst"},
+            "craft with project = fedconst needs training .* - take solver = fedconst$",
+        ),
+        (
+            "kinfolk",
+            {"aggregator.project": "fedconst"},
+            "craft with project = fedconst needs one start point",
+        ),
+        ("fedavg", {"mix.buffers": "local"}, "one model for all, .* - take mix.buffers = average$"),
+    ],
+)
+def test_a_pair_that_makes_no_sense_is_refused(
+    preset: str, typed: dict[str, Value], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told) as refusal:
+        expand(preset, typed)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("preset", "typed"),
+    [
+        ("kinfolk", {"aggregator": "fedavgm"}),  # takes updates, whatever they started from
+        ("kinfolk", {"aggregator": "none"}),
+        ("gossip", {"solver": "fedprox"}),
+        ("fedrep", {"aggregator": "craft"}),
+        ("scaffold", {"mixer": "relay"}),
+        ("ditto", {"aggregator": "config"}),
+        ("fedconst+craft", {"mixer": "relay"}),
+    ],
+)
+def test_a_pair_that_makes_sense_is_taken(preset: str, typed: dict[str, Value]) -> None:
+    flat = expand(preset, typed)
+    assert read(flat).flat() == flat
+
+
+@pytest.mark.parametrize("topology", ["ring", "star", "k-regular:2"])
+def test_every_peer_can_replicate_only_what_every_peer_receives(topology: str) -> None:
+    typed: dict[str, Value] = {"method": "fedavg", "run.topology": topology}
+    with pytest.raises(ConfigError, match=rf"run.topology = {topology} does not .* mixer = relay,"):
+        complete(typed)
+    complete({**typed, "mixer": "relay"})
+    complete({**typed, "method": "kinfolk"})
+
+
+def test_needs_of_one_value_of_an_option_hold_with_that_value_alone() -> None:
+    typed: dict[str, Value] = {"solver": "fedconst", "aggregator.project": "fedconst"}
+    assert Need.CONSTRAINED_ROWS in read(expand("craft", typed)).needs
+    assert Need.CONSTRAINED_ROWS not in read(expand("craft", {"solver": "fedconst"})).needs
+    for entries in SLOTS.values():
+        for entry in entries.values():
+            for (option, value), needs in entry.when.items():
+                assert getattr(entry.options(**{option: value}), option) == value
+                assert needs
+
+
+def test_what_nobody_gives_is_no_reason_to_refuse() -> None:
+    assert givers_of(Need.LR) == ""
+    assert givers_of(Need.COMMON_START) == "mixer = relay or replicated"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_fits_a_manifest(preset: str) -> None:
+    flat = complete({"method": preset, "data.input": "3x224x224", "data.classes": 1000})
+    manifest = Manifest(flat)  # refuses what is too much for a message
+    assert Settings.read(manifest).flat == flat
