@@ -117,7 +117,7 @@ class CommonModel:
             start = Start(sent.params, sent.buffers, sent.extras)
             self._state = self._replicated.init(start)
             return Mixed(start, client_weight={relay: 1.0})
-        return self._local(own)
+        return Mixed(self.start) if own is None else self._local(own)
 
     def adopt(self, command: Adopt) -> str:
         """Take over what another peer holds; why not, where it does not fit."""

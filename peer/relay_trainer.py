@@ -18,7 +18,8 @@ from peer.device import pick_device
 from peer.evidence import mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
 from peer.inspection import Inspector
-from peer.methods import make_method
+from peer.methods import Method, make_method
+from peer.mixers.base import Head
 from peer.mixers.replicated import Replicated
 from peer.models.registry import build_model
 from peer.publishing import Shelving
@@ -63,8 +64,11 @@ class _Desk:
     run: bytes
     device: torch.device
     exchange: Exchange
+    method: Method
+    head: Head
     common: CommonModel
     start: Start  # its newest model
+    opening: Trained  # what a peer shows before any training
     inspector: Inspector
     shelving: Shelving
     num_examples: int = 0  # behind the newest model
@@ -124,7 +128,7 @@ class RelayTrainer:
             settings.model, settings.input_shape, settings.num_classes, norm, seed
         ).to(device)
         model = method.solver.adapt(raw)
-        start = model.start
+        start, opening = model.start, method.opening(model)
         is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
         exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
         self._desk = _Desk(
@@ -132,6 +136,9 @@ class RelayTrainer:
             run=command.run,
             device=device,
             exchange=exchange,
+            method=method,
+            head=model.head,
+            opening=opening,
             common=CommonModel(
                 Replicated(method.aggregator), start, settings.recipe.needs, at_relay=True
             ),
@@ -139,8 +146,7 @@ class RelayTrainer:
             inspector=Inspector(settings.admit, lambda: self._ready().start.params),
             shelving=Shelving(Path(command.directory)),
         )
-        initial = Trained(params=start.params, buffers=start.buffers, num_examples=0, num_steps=0)
-        shared = method.mixer.share(initial, model.head)
+        shared = method.mixer.share(opening, model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
             schema=schema_digest(specs),
@@ -186,15 +192,15 @@ class RelayTrainer:
         origin = Origin(
             run=desk.run, sender=desk.relay, round_no=command.round_no, base=desk.base, degree=0
         )
-        start = desk.start
-        trained = Trained(
-            params=start.params,
-            buffers=start.buffers,
-            extras=start.extras,
+        newest = replace(
+            desk.opening,
+            params=desk.start.params,
+            buffers=desk.start.buffers,
+            extras=desk.start.extras or desk.opening.extras,  # one layout, whoever sends
             num_examples=desk.num_examples,
             num_steps=1,
         )
-        return desk.shelving.publish(origin, trained)
+        return desk.shelving.publish(origin, desk.method.mixer.share(newest, desk.head))
 
     def _ready(self) -> _Desk:
         if self._desk is None:
@@ -208,7 +214,8 @@ def _from_here(contribution: Contribution, start: Start, base: bytes) -> Contrib
     # In float64: a small step from large parameters would drown in float32.
     moved = {n: t.double() for n, t in start.params.items() if n in update.params}
     params = {**start.params, **sub(moved, {n: t.double() for n, t in update.params.items()})}
-    return replace(contribution, base=base, trained=replace(update, params=params))
+    buffers = {**start.buffers, **update.buffers}  # layers that stay local send none
+    return replace(contribution, base=base, trained=replace(update, params=params, buffers=buffers))
 
 
 def _examples(contributions: Sequence[Contribution], mixed: Mixed) -> int:

@@ -36,7 +36,8 @@ class Relay:
     ) -> tuple[Mixed, State]:
         if not others:  # own extras are what this peer sent, not what a relay would send back
             start = Start(own.trained.params, own.trained.buffers)
-            return Mixed(start, client_weight={own.sender: 1.0}, notes={"local_round": 1.0}), state
+            notes = {"local_round": 1.0} if own.round_no else {}  # else it is the initial model
+            return Mixed(start, client_weight={own.sender: 1.0}, notes=notes), state
         samples = [max(c.trained.num_examples, 1) for c in others]
         shares = {c.sender: n / sum(samples) for c, n in zip(others, samples, strict=True)}
 

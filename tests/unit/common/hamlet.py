@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from peer.chronicle import Chronicle
 from peer.data import ShardFacts, shard_facts
@@ -131,10 +132,16 @@ class Hamlet:
         return shown
 
     def used(self, name: str) -> list[set[str]]:
-        """Whose results a peer mixed in each of its rounds."""
-        path = self.folder / "runs" / name / EVENTS
-        used = [e.fields["used"] for e in read_events(path) if e.name == "round"]
-        return [set(names) for names in used if isinstance(names, dict)]
+        """Whose fresh results a node took in each of its rounds."""
+        return [set(record["used"]) for record in self._records(name)]
+
+    def stale(self, name: str) -> list[set[str]]:
+        """Whose older results."""
+        return [set(record["stale"]) for record in self._records(name)]
+
+    def notes(self, name: str) -> list[dict[str, float]]:
+        """What was said of each of its rounds."""
+        return [record["notes"] for record in self._records(name)]
 
     def events(self, name: str, *kinds: str) -> list[tuple[str, str]]:
         """Kind and neighbour of what happened to a peer."""
@@ -142,6 +149,10 @@ class Hamlet:
         return [
             (e.name, str(e.fields.get("peer", ""))) for e in read_events(path) if e.name in kinds
         ]
+
+    def _records(self, name: str) -> list[dict[str, Any]]:
+        path = self.folder / "runs" / name / EVENTS
+        return [dict(e.fields) for e in read_events(path) if e.name == "round"]
 
     def _add(self, name: str, facts: ShardFacts | None, shard: Path | None) -> None:
         me, role = PeerId(name), Role.RELAY if facts is None else Role.PEER

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from peer.options.fields import Value
 from tests.unit.common.hamlet import Hamlet
 
 RESYNC = ("resync", "resync-failed")
@@ -55,12 +56,32 @@ def test_peers_that_take_turns_hand_the_common_model_on(tmp_path: Path) -> None:
         assert hamlet.events(name, *RESYNC) == expected
 
 
-def test_with_a_relay_all_begin_from_its_model(tmp_path: Path) -> None:
-    hamlet = Hamlet(tmp_path, "fedavgm", rounds=3)
+@pytest.mark.parametrize("method", ["fedavgm", "scaffold"])  # the second with extras
+def test_with_a_relay_all_begin_from_its_model(tmp_path: Path, method: str) -> None:
+    hamlet = Hamlet(tmp_path, method, rounds=3)
     hamlet.settle_relay()
     hamlet.play()
     assert hamlet.starts() == {1: "abc", 2: "abc", 3: "abc"}
     assert hamlet.used("a") == [set(), {"relay"}, {"relay"}]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("kinfolk", {}),
+        ("kinfolk", {"model": "cnn", "model.norm": "batch", "mix.buffers": "local"}),
+        ("fedrep", {"aggregator": "craft"}),  # peers keep their classifiers
+    ],
+)
+def test_where_peers_start_from_their_own_mix_a_relay_is_one_more_neighbour(
+    tmp_path: Path, method: str, options: dict[str, Value]
+) -> None:
+    hamlet = Hamlet(tmp_path, method, rounds=3, **options)
+    hamlet.settle_relay()
+    hamlet.play()
+    assert hamlet.used("relay") == [{"a", "b", "c"}] * 3
+    assert hamlet.stale("a") == [set(), set(), {"relay"}]  # its model of round 1, in round 3
+    assert hamlet.notes("relay")[-1]["updates_used"] == 3.0
 
 
 def test_a_relay_that_comes_late_adopts_what_the_peers_hold(tmp_path: Path) -> None:
