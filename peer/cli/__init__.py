@@ -6,6 +6,7 @@ from peer.cli.data import data_commands
 from peer.cli.evaluate import evaluate
 from peer.cli.join import join
 from peer.cli.launch import launch
+from peer.cli.methods import methods
 from peer.cli.relay import relay
 from peer.cli.simulate import simulate
 from peer.cli.start import start
@@ -21,5 +22,5 @@ def main() -> None:
     """Peer-to-peer personalised federated learning."""
 
 
-for command in (data_commands, evaluate, join, launch, relay, simulate, start, verify):
+for command in (data_commands, evaluate, join, launch, methods, relay, simulate, start, verify):
     main.add_command(command)
