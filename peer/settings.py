@@ -12,13 +12,13 @@ from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
 from peer.options.models import check_model
-from peer.options.recipe import PRESETS, SLOTS, Recipe, expand, option_rules, read
+from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, option_rules, read
 from peer.pace import Pace
 from protocol.errors import ConfigError, RefusedError
 from protocol.topology import Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
-__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed_keys"]
+__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed", "typed_keys"]
 
 DEFAULT_PRESET = "kinfolk"
 DEFAULT_MODEL = "lenet5"
@@ -71,16 +71,34 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     """Every key of a manifest with its value: what was typed, and the defaults for the rest.
 
     Raises:
+        ConfigError: an unknown key, a value that is not allowed, or parts that do not fit.
+    """
+    flat: dict[str, Value] = {key: rule.default for key, rule in _group_rules().items()}
+    flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
+    flat |= {"method": DEFAULT_PRESET, **_of_no_method(explicit)}
+    flat |= expand(str(flat["method"]), {k: v for k, v in explicit.items() if _is_of_method(k)})
+    # What a manifest carries needs no file: other hosts do not have it.
+    flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
+    check_model(str(flat["model"]), str(flat["model.norm"]))
+    Settings.read(flat)
+    return dict(sorted(flat.items()))
+
+
+def typed(explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """What a person typed, in the types of a manifest, for a run whose rest is not known yet.
+
+    Raises:
         ConfigError: an unknown key, or a value that is not allowed.
     """
+    flat = _of_no_method(explicit)
+    preset = str(flat.get("method", DEFAULT_PRESET))
+    return flat | converted(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
+
+
+def _of_no_method(explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """The lines that hold for every method, and the name of the preset."""
     declared = _group_rules()
-    flat: dict[str, Value] = {key: rule.default for key, rule in declared.items()}
-    flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
-    preset = str(explicit.get("method", DEFAULT_PRESET))
-    if preset not in PRESETS:
-        close = get_close_matches(preset, PRESETS, n=3) or sorted(PRESETS)
-        raise ConfigError(f"there is no method {preset!r}", hint=f"try {', '.join(close)}")
-    flat["method"] = preset
+    flat: dict[str, Value] = {}
     for key, value in explicit.items():
         if key in declared:
             flat[key] = declared[key].read(key, value)
@@ -93,12 +111,11 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
             close = get_close_matches(key, known, n=3)
             hint = f"close to it: {', '.join(close)}" if close else "docs/design.md lists them all"
             raise ConfigError(f"there is no option {key!r}", hint=hint)
-    flat |= expand(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
-    # What a manifest carries needs no file: other hosts do not have it.
-    flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
-    check_model(str(flat["model"]), str(flat["model.norm"]))
-    Settings.read(flat)
-    return dict(sorted(flat.items()))
+    if (preset := flat.get("method", DEFAULT_PRESET)) not in PRESETS:
+        close = get_close_matches(str(preset), PRESETS, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "`peer methods` lists them all"
+        raise ConfigError(f"there is no method {preset!r}", hint=hint)
+    return flat
 
 
 def _count(key: str, value: Value) -> int:

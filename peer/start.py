@@ -18,7 +18,7 @@ from peer.node import Node, Plan
 from peer.options.fields import Value
 from peer.roles import Role
 from peer.runtime import Runtime, Sockets
-from peer.settings import complete
+from peer.settings import complete, typed
 from protocol.clock import MonotonicClock
 from protocol.errors import AddressError, ConfigError, DataError
 from protocol.home import FoundJoin, find_home, find_join
@@ -82,8 +82,7 @@ def run_relay(asked: Asked, display: Display) -> int:
         OperatorError: as `run_peer`.
     """
     name = _name(asked.name, "relay")
-    whole = complete(asked.explicit)
-    wishes = {key: whole[key] for key in asked.explicit}
+    wishes = typed(asked.explicit)
     return _run(asked, _Seat(name=name, role=Role.RELAY, facts=None, wishes=wishes), display)
 
 

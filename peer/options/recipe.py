@@ -26,6 +26,7 @@ __all__ = [
     "SLOTS",
     "Chosen",
     "Recipe",
+    "converted",
     "defaults",
     "expand",
     "givers_of",
@@ -155,11 +156,7 @@ def read(flat: Mapping[str, Value]) -> Recipe:
         ConfigError: an unknown or missing method, an unknown option, or a value not allowed.
     """
     names = {slot: _name(slot, flat) for slot in SLOTS}
-    declared = option_rules(names)
-    for key in flat:
-        if key not in declared and key not in SLOTS:
-            raise ConfigError(f"there is no option {key!r} here", hint=_explain(key, declared))
-    given = {key: declared[key].read(key, raw) for key, raw in flat.items() if key in declared}
+    given = _given(flat, names)
     sections = {section: _section(section, given) for section in (*SLOTS, *COMMON)}
     chosen = {}
     for slot, name in names.items():
@@ -174,6 +171,30 @@ def read(flat: Mapping[str, Value]) -> Recipe:
             hint="take mix.buffers = average",
         )
     return Recipe(**chosen, mix=mix, train=build(TrainOptions, sections["train"]))
+
+
+def converted(preset: str, explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """What a person typed, in its types; whether it fits the rest is not asked.
+
+    Args:
+        preset: a name of `PRESETS`, which fills the slots that `explicit` leaves open.
+        explicit: as for `expand`.
+
+    Raises:
+        ConfigError: an unknown method or option, or a value that is not allowed.
+    """
+    names = {slot: _name(slot, {**PRESETS[preset], **explicit}) for slot in SLOTS}
+    named = {slot: names[slot] for slot in SLOTS if slot in explicit}
+    return {**named, **_given(explicit, names)}
+
+
+def _given(flat: Mapping[str, Value], names: Mapping[str, str]) -> dict[str, Value]:
+    """The options in `flat`, in their types."""
+    declared = option_rules(names)
+    for key in flat:
+        if key not in declared and key not in SLOTS:
+            raise ConfigError(f"there is no option {key!r} here", hint=_explain(key, declared))
+    return {key: declared[key].read(key, raw) for key, raw in flat.items() if key in declared}
 
 
 def _check_needs(chosen: Mapping[str, Chosen]) -> None:

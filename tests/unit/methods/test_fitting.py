@@ -5,7 +5,7 @@ import pytest
 from peer.options.entry import Need
 from peer.options.fields import Value
 from peer.options.recipe import PRESETS, SLOTS, expand, givers_of, read
-from peer.settings import Settings, complete
+from peer.settings import Settings, complete, typed
 from protocol.errors import ConfigError
 from protocol.manifest import Manifest
 
@@ -80,6 +80,38 @@ def test_needs_of_one_value_of_an_option_hold_with_that_value_alone() -> None:
             for (option, value), needs in entry.when.items():
                 assert getattr(entry.options(**{option: value}), option) == value
                 assert needs
+
+
+def test_what_is_typed_for_a_run_that_is_not_known_yet_is_converted_alone() -> None:
+    relay: dict[str, Value] = {"aggregator": "craft", "aggregator.project": "fedconst"}
+    assert typed(relay) == relay
+    assert typed({"aggregator": "afl", "aggregator.lr": "2"}) == {
+        "aggregator": "afl",
+        "aggregator.lr": 2.0,
+    }
+    assert typed({"method": "fedavgm", "aggregator.momentum": "0.5", "run.rounds": "3"}) == {
+        "method": "fedavgm",
+        "aggregator.momentum": 0.5,
+        "run.rounds": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("explicit", "told"),
+    [
+        ({"aggregator": "crfat"}, "no aggregator 'crfat' - did you mean craft?"),
+        ({"aggregator": "craft", "aggregator.q": 1}, "it belongs to aggregator = qfedavg"),
+        ({"aggregator": "craft", "aggregator.lr": 0}, "aggregator.lr = 0 cannot be used"),
+        ({"method": "crfat"}, "no method 'crfat' - did you mean craft?"),
+        ({"run.round": 3}, "no option 'run.round' - close to it: run.rounds"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_before_a_run_hears_of_it(
+    explicit: dict[str, Value], told: str
+) -> None:
+    for read_it in (typed, complete):
+        with pytest.raises(ConfigError, match=told.replace("?", r"\?")):
+            read_it(explicit)
 
 
 def test_what_nobody_gives_is_no_reason_to_refuse() -> None:
