@@ -61,11 +61,13 @@ class FedCalm:
         origin = {n: state[_ORIGIN][n] for n in body(own.trained.params, probe.head)}
         updates = Updates(origin, [c.trained.params for c in everyone])
         mean = torch.tensor(list(weights.values()), dtype=torch.float64)
-        caps = [self.options.cap * c.freshness for c in everyone]
+        fresh = torch.tensor([c.freshness for c in everyone], dtype=torch.float64)
         mixed, notes = {}, {"opposed_pairs": 0.0, "pushed_tensors": 0.0}
         for name, tensor in origin.items():
             gram = updates.gram([name])
-            factors, pushed = coefficients(gram, mean, self.options.margin, caps)
+            factors, pushed = coefficients(
+                gram, mean, self.options.margin, self.options.cap * fresh
+            )
             step = updates.combine(factors, [name])[name]  # start minus trained: subtracted
             mixed[name] = (tensor.double() - step).to(tensor.dtype)
             notes["opposed_pairs"] += float((gram.triu(1) < 0.0).sum())
@@ -74,16 +76,14 @@ class FedCalm:
         return Mixed(Start(params), weights, notes=notes), {_ORIGIN: params}
 
 
-def coefficients(
-    gram: Tensor, mean: Tensor, margin: float, caps: Sequence[float]
-) -> tuple[Tensor, bool]:
+def coefficients(gram: Tensor, mean: Tensor, margin: float, caps: Tensor) -> tuple[Tensor, bool]:
     """What each update of a tensor enters the step with: (P,), and whether stage 2 did anything.
 
     Args:
         gram: inner products of the updates, (P, P) float64.
         mean: weights of the freed updates, (P,) float64, sums to 1.
         margin: how far the step shall lead along each update, in the units of parameters.
-        caps: of the multipliers, P of them.
+        caps: of the multipliers, (P,) float64.
     """
     lengths = gram.diagonal().clamp(min=0.0).sqrt()
     moving = lengths > 0.0
@@ -94,8 +94,7 @@ def coefficients(
     cosines = gram[moving][:, moving] / torch.outer(part, part)
     lacking = margin - (factors @ gram)[moving] / part
     # in units of length, so that short updates do not stall the search
-    reach = [c * s for c, s, m in zip(caps, lengths.tolist(), moving.tolist(), strict=True) if m]
-    pushes = torch.tensor(highest_in_box(cosines, lacking, reach), dtype=torch.float64)
+    pushes = highest_in_box(cosines, lacking, caps[moving] * part)
     factors[moving] += pushes / part
     return factors, bool((pushes > 0.0).any())
 

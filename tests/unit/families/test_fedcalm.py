@@ -75,7 +75,7 @@ def drawn(seed: int, peers: int, numbers: int, scale: float = 1.0) -> list[Tenso
 def found_step(updates: Sequence[Tensor], margin: float = MARGIN, cap: float = CAP) -> Tensor:
     rows = torch.stack(list(updates))
     mean = torch.full((len(rows),), 1.0 / len(rows), dtype=torch.float64)
-    factors, _ = coefficients(rows @ rows.T, mean, margin, [cap] * len(rows))
+    factors, _ = coefficients(rows @ rows.T, mean, margin, torch.full_like(mean, cap))
     return factors @ rows
 
 
@@ -148,10 +148,27 @@ def test_updates_of_zero_take_part_in_the_mean_alone() -> None:
     torch.testing.assert_close(found_step([still, still]), still)
 
 
-def test_a_box_that_is_slow_to_search_is_searched_to_the_end() -> None:
-    nearly = torch.tensor([[1.0, 0.999], [0.999, 1.0]], dtype=torch.float64)
-    slope = nearly @ torch.tensor([0.3, 0.4], dtype=torch.float64)
-    assert highest_in_box(nearly, slope, [1.0, 1.0]) == pytest.approx([0.3, 0.4], abs=1e-9)
+def test_directions_that_are_nearly_the_same_are_told_apart() -> None:
+    """Coordinates alone would take some million sweeps."""
+    nearly = torch.tensor([[1.0, 1.0 - 1e-6], [1.0 - 1e-6, 1.0]], dtype=torch.float64)
+    expected = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    found = highest_in_box(nearly, nearly @ expected, torch.ones(2).double())
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def test_opposed_directions_are_followed_to_a_bound_at_once() -> None:
+    """Coordinates alone would come nearer by 0.02 in each sweep."""
+    opposed = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)
+    slope = torch.tensor([0.3, -0.28], dtype=torch.float64)
+    found = highest_in_box(opposed, slope, torch.tensor([500.0, 900.0]).double())
+    assert found.tolist() == pytest.approx([500.0, 499.72], abs=1e-9)
+
+
+def test_near_duplicates_are_led_as_exactly_as_others() -> None:
+    first, second, third = drawn(2, 3, 20)
+    updates = [first, first + 1e-6 * second, -0.5 * first + third, first + 1e-6 * third]
+    expected = step_of(updates, 2.0, 5.0)
+    torch.testing.assert_close(found_step(updates, 2.0, 5.0), expected, rtol=0, atol=1e-7)
 
 
 # -- the mixer ------------------------------------------------------------------------------------
