@@ -22,7 +22,7 @@ from peer.methods import make_method
 from peer.models.registry import build_model
 from peer.models.split import SplitModel
 from peer.options.fields import Value
-from peer.options.recipe import expand
+from peer.options.recipe import SLOTS, expand
 from peer.settings import DEFAULT_PRESET
 from protocol.errors import DataError, ModelError, OperatorError
 from protocol.params import Params
@@ -138,8 +138,8 @@ def _rebuilt(card: Mapping[str, Any], trusted: str | None) -> SplitModel:
         for key, value in card["options"].items()
         if isinstance(value, str | int | float | bool)
     }
-    of_solver = {key: v for key, v in options.items() if key.split(".")[0] == "solver"}
-    method = make_method(expand(str(options.get("method", DEFAULT_PRESET)), of_solver))
+    of_slots = {key: v for key, v in options.items() if key.split(".")[0] in SLOTS}
+    method = make_method(expand(str(options.get("method", DEFAULT_PRESET)), of_slots))
     sides, num_classes = tuple(card["input_shape"]), len(card["classes"])
     return method.solver.adapt(build_model(name, sides, num_classes, card["norm"], seed=0))
 

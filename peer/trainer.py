@@ -191,7 +191,10 @@ class Trainer:
         if learner.common is not None:
             return learner.common.mix(own if learner.round_no else None, others, command)
         if learner.round_no == 0 and others:
-            return _arrive(learner.trained, others)
+            mixed = _arrive(learner.trained, others)
+            learner.mixer_state = learner.mixer.init(mixed.start)
+            learner.solver_state = learner.solver.init(mixed.start)
+            return mixed
         with bench.seeded("mix", command.round_no) as seed:
             probe = bench.probe(learner.trained.buffers, seed)
             mixed, learner.mixer_state = learner.mixer.mix(learner.mixer_state, own, others, probe)

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from peer.checkpoint import map_snapshot
+from peer.data import load_shard
 from peer.options.fields import Value
 from peer.options.recipe import expand, read
+from peer.personal import load_personal
 from protocol.errors import ConfigError
 from tests.unit.training.classroom import Pupil
 
@@ -38,6 +41,26 @@ def test_what_is_shared_has_the_layout_that_was_announced(tmp_path: Path, preset
     manifest, _ = map_snapshot(pupil.play(1, [])[0])
     announced = [(s.section, s.name, s.dtype, s.shape) for s in pupil.prepared.shared]
     assert [(s.section, s.name, s.dtype, s.shape) for s in manifest.tensors] == announced
+
+
+def test_a_late_joiner_of_fedcalm_takes_its_first_step_from_where_it_began(tmp_path: Path) -> None:
+    a, b = (Pupil(tmp_path, name, method="fedcalm") for name in "ab")
+    ref, _ = a.play(1, [])
+    b.play(2, [ref])
+    learner = b.trainer._learner
+    assert learner is not None
+    began, opening = learner.mixer_state["origin"], learner.bench.model.start.params
+    body = {name: tensor for name, tensor in began.items() if name not in CLASSIFIER}
+    assert not any(torch.equal(tensor, opening[name]) for name, tensor in body.items())
+    assert all(torch.equal(learner.start.params[name], tensor) for name, tensor in began.items())
+
+
+def test_a_personal_model_can_be_used_whatever_filled_the_slots(tmp_path: Path) -> None:
+    halves = {"method": "local", "mixer": "fedproto", "solver": "fedproto"}
+    pupil = Pupil(tmp_path, "a", **halves)
+    _, scores = pupil.play(1, [])
+    score = load_personal(pupil.folder).evaluate(load_shard(pupil.shard), "test")
+    assert score.accuracy == scores.own.test_accuracy
 
 
 @pytest.mark.parametrize("preset", FAMILIES)
