@@ -124,3 +124,9 @@ def test_without_targets_it_is_sgd() -> None:
     assert isinstance(solver, FedProtoSolver)
     trained, _ = solver.train(NO_STATE, start, task, 0, silent)
     assert_equal(trained.params, plain.params)
+
+
+def test_without_pull_it_is_sgd_on_the_own_data_alone() -> None:
+    alone, together = hamlet("local").play(), hamlet("fedproto", solver__pull=0.0).play()
+    for name, peer in together.peers.items():
+        assert_equal(peer.trained.params, alone.peers[name].trained.params)

@@ -73,6 +73,17 @@ def test_a_late_joiner_begins_with_what_its_neighbours_share(tmp_path: Path, pre
     assert {w.sender for w in a.mixed.weights} <= {"a", "b", "c"}
 
 
+@pytest.mark.parametrize("preset", FAMILIES)
+def test_training_that_diverges_leaves_no_nan_behind(tmp_path: Path, preset: str) -> None:
+    wild: dict[str, Value] = {"solver.lr": 1e6, "solver.epochs": 20}
+    pupil = Pupil(tmp_path, "a", method=preset, **wild)
+    ref, scores = pupil.play(1, [])
+    assert pupil.done.loss == -1.0
+    assert scores.served == "trained"
+    _, sections = map_snapshot(ref)
+    assert all(t.isfinite().all() for part in sections.values() for t in part.values())
+
+
 def test_a_personal_model_is_served_by_fedrod(tmp_path: Path) -> None:
     _, scores = Pupil(tmp_path, "a", method="fedrod").play(1, [])
     assert scores.served == "personal"
