@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from peer.effects import Order
+from peer.effects import Order, Serve
 from peer.machine import Phase
 from peer.roles import Exchange
-from peer.work import Adopt, Adopted, Inspect, Mix, MixDone, Publish
+from peer.work import Adopt, Adopted, Inspect, Mix, MixDone, Publish, Published
 from protocol.ids import PeerId
 from protocol.wire.messages import Member, Part, View
 from tests.unit.machine.stage import Stage, digest_of, manifest_of, ref_of, view_of
@@ -146,3 +146,21 @@ def test_a_relay_whose_lease_ran_out_is_left_only_where_peers_can_do_without(
     view = with_relay(dict.fromkeys("abc", "ready"), "abc", relay="lost")
     stage.said += stage.machine.view(view, stage.now_s)
     assert stage.questions(stage.work()) == asked
+
+
+def test_a_relay_serves_until_its_peers_are_done() -> None:
+    stage = Stage("bc", exchange=Exchange.RESULTS, rounds=1)
+    stage.said += stage.machine.view(view_of(dict.fromkeys("bc", "ready"), "bc"), stage.now_s)
+    stage.up()
+    stage.give("b", 1)
+    stage.give("c", 1)
+    stage.machine.mixed(MixDone(1, (), (), 0.0), stage.now_s)
+    effects = stage.machine.published(Published(1, ref_of("a", 1), bytes(32)), stage.now_s)
+    assert [e.round_no for e in effects if isinstance(e, Serve)] == [1]
+    assert stage.record(effects).trained is None
+    assert stage.farewells(effects) == ["b", "c"]
+    for name in "bc":
+        assert stage.machine.phase is Phase.DRAIN
+        stage.machine.said_done(PeerId(name), stage.now_s)
+        stage.said = [*stage.machine.knows_done(PeerId(name), stage.now_s)]
+    assert stage.ended(stage.said) == "finished"

@@ -32,7 +32,9 @@ def rows(key: str, method: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *SLOTS["mixer"], *SLOTS["solver"], *MODELS])
+@pytest.mark.parametrize(
+    "name", sorted({*PRESETS, *(n for s in SLOTS.values() for n in s), *MODELS})
+)
 def test_a_name_that_can_be_typed_is_documented(name: str) -> None:
     assert re.search(rf"`[^`]*(?<![\w+-]){re.escape(name)}(?![\w+-])[^`]*`", TEXT)
 
