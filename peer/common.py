@@ -39,9 +39,9 @@ class CommonModel:
             at_relay: the only memory that counts is this one; peers are compared by start alone.
         """
         self._replicated = replicated
-        self._state = replicated.init(start)
         self._needs = needs
         self._at_relay = at_relay
+        self._hold(replicated.init(start))
 
     @property
     def state(self) -> State:
@@ -50,7 +50,16 @@ class CommonModel:
     @property
     def memory(self) -> bytes:
         """Digest of the aggregator's memory, which contributions carry to be compared."""
-        return digest_of(memory_of(self._state))
+        return self._memory
+
+    def _hold(self, state: State) -> None:
+        """Keep a state that no receive buffer reaches; digested once, compared often."""
+        self._state: State = {
+            key: {name: tensor.detach().clone() for name, tensor in params.items()}
+            for key, params in state.items()
+        }
+        self._base = digest_of(self._state["params"])
+        self._memory = digest_of(memory_of(self._state))
 
     def mix(
         self, own: Contribution | None, others: Sequence[Contribution], command: Mix
@@ -77,7 +86,8 @@ class CommonModel:
         if not usable:
             return self._local(own)
         roster = [PeerId(name) for name in command.roster]
-        mixed, self._state = self._replicated.combine(self._state, usable, roster)
+        mixed, state = self._replicated.combine(self._state, usable, roster)
+        self._hold(state)
         return replace(mixed, unused={name: why for name, why in reasons.items() if why})
 
     def _why_not(self, contribution: Contribution) -> str:
@@ -92,9 +102,9 @@ class CommonModel:
 
     def _fits(self, contribution: Contribution) -> bool:
         """Was it trained from the start that is held here, with the same memory?"""
-        if contribution.base != digest_of(self._state["params"]):
+        if contribution.base != self._base:
             return False
-        return self._at_relay or contribution.memory == self.memory
+        return self._at_relay or contribution.memory == self._memory
 
     def _local(self, own: Contribution | None) -> Mixed:
         """Go on from the own result: nothing that is here fits together.
@@ -105,7 +115,7 @@ class CommonModel:
             return Mixed(self.start, notes={"local_round": 1.0})
         start = Start(own.trained.params, own.trained.buffers)
         _, memory = unpack_state(self._state)
-        self._state = pack_state(start, memory)
+        self._hold(pack_state(start, memory))
         return Mixed(start, client_weight={own.sender: 1.0}, notes={"local_round": 1.0})
 
     def _from_relay(
@@ -115,7 +125,7 @@ class CommonModel:
         sent = next((c.trained for c in others if c.sender == relay), None)
         if sent is not None:
             start = Start(sent.params, sent.buffers, sent.extras)
-            self._state = self._replicated.init(start)
+            self._hold(self._replicated.init(start))
             return Mixed(start, client_weight={relay: 1.0})
         return Mixed(self.start) if own is None else self._local(own)
 
@@ -135,10 +145,7 @@ class CommonModel:
         state = pack_state(start, memory)
         if digest_of(memory_of(state)) != held.memory:
             return "its memory is not the one that its manifest names"
-        self._state = {
-            key: {name: tensor.clone() for name, tensor in params.items()}
-            for key, params in state.items()
-        }
+        self._hold(state)
         return ""
 
 

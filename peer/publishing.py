@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from peer.exchange import Origin, content_digest, sections_of, write_contribution
+from peer.exchange import Origin, content_digest, write_contribution
 from peer.mixers.replicated import unpack_state
 from peer.work import Published, SnapshotRef
 from protocol.params import NOTHING, Params, State, sub
 from protocol.round import Start, Trained
-from protocol.tensors import spec_body
-from protocol.wire.messages import Part
+from protocol.wire.codec import decode_document
+from protocol.wire.messages import Part, SnapshotManifest
 
 __all__ = ["Shelving", "state_of", "update_of"]
 
@@ -50,7 +50,8 @@ class Shelving:
         kept = {file for round_files in self._rounds for file in round_files}
         for old in set(self._folder.glob("*.safetensors")) - kept:
             old.unlink(missing_ok=True)  # an earlier process's too; who reads one has it mapped
-        content = content_digest(spec_body(sections_of(result)))
+        tensors = decode_document(SnapshotManifest, refs[0].manifest).tensors  # digested already
+        content = content_digest(tensors)
         return Published(origin.round_no, refs[0], content, tuple(refs[1:]))
 
 

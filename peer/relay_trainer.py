@@ -171,13 +171,14 @@ class RelayTrainer:
         contributions = [
             read_contribution(part.snapshot, device=desk.device) for part in command.inputs
         ]
+        base = desk.base_here()
         if desk.exchange is Exchange.UPDATES:
-            contributions = [_from_here(c, desk.start, desk.base_here()) for c in contributions]
+            contributions = [_from_here(c, desk.start, base) for c in contributions]
         mixed = desk.common.mix(None, contributions, command)
         seconds = time.perf_counter() - began_s
         if not isinstance(mixed, Mixed):
             return MixDone(command.round_no, (), (), seconds, adopt=mixed)
-        desk.base = desk.base_here()
+        desk.base = base
         desk.start = mixed.start
         desk.num_examples = _examples(contributions, mixed)
         return mix_done(command.round_no, mixed, seconds)

@@ -178,6 +178,14 @@ def test_a_start_comes_from_the_relay_where_there_is_one() -> None:
     assert found.client_weight == {"relay": 1.0}
 
 
+def test_what_is_held_does_not_change_with_the_receive_buffer_that_it_came_in() -> None:
+    model = common()
+    sent = contribution("relay", 9.0)
+    model.mix(of(model, "a", 1.0), [sent], mix(relay="relay"))
+    sent.trained.params["w"].zero_()  # the next pull into the same buffer
+    assert model.start.params["w"].tolist() == [9.0, 9.0]
+
+
 def test_without_the_relay_a_round_is_local() -> None:
     model = common()
     found = model.mix(of(model, "a", 1.0), [], mix(relay="relay"))
