@@ -12,13 +12,13 @@ from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
 from peer.options.models import check_model
-from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, option_rules, read
+from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, read
 from peer.pace import Pace
 from protocol.errors import ConfigError, RefusedError
 from protocol.topology import Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
-__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed", "typed_keys"]
+__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed"]
 
 DEFAULT_PRESET = "kinfolk"
 DEFAULT_MODEL = "lenet5"
@@ -60,11 +60,6 @@ def _group_rules() -> dict[str, Rule]:
 
 def _is_of_method(key: str) -> bool:
     return key.split(".", 1)[0] in _METHOD_SECTIONS
-
-
-def typed_keys(names: Mapping[str, str]) -> tuple[str, ...]:
-    """Every key that a manifest may have when `names` fill the slots."""
-    return tuple(sorted({*_group_rules(), *_WORDS, *_COUNTS, *option_rules(names), *SLOTS}))
 
 
 def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:

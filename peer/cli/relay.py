@@ -5,10 +5,8 @@ from pathlib import Path
 
 import click
 
-from peer.display import JsonDisplay, LineDisplay
-from peer.options.fields import Value
+from peer.cli.options import display_of, node_options, options_of_run
 from peer.start import Asked, run_relay
-from protocol.manifest import parse_assignment
 
 __all__ = ["relay"]
 
@@ -16,26 +14,7 @@ __all__ = ["relay"]
 @click.command()
 @click.option("--aggregator", metavar="NAME", help="Which one. [the run's]")
 @click.option("--gpu", default="cpu", show_default=True, help="Number of a GPU, or cpu.")
-@click.option("--join", metavar="STRING", help="What `coordinator start` printed. [found]")
-@click.option("--bind", metavar="ADDR", help="Listen at HOST or HOST:PORT. [0.0.0.0, a free port]")
-@click.option("--advertise", metavar="ADDR", help="How the others reach this node. [found out]")
 @click.option("--name", help="This node's name in the run. [relay]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of the run, in which this node makes its own. [runs/NAME OF RUN]",
-)
-@click.option(
-    "--option",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Any option of the run, e.g. aggregator.lr=0.1. May be repeated.",
-)
-@click.option(
-    "--threads", type=click.IntRange(1, 1024), help="Threads that aggregate. [what torch takes]"
-)
 @click.option(
     "--patience",
     "patience_s",
@@ -45,7 +24,7 @@ __all__ = ["relay"]
     metavar="SECONDS",
     help="How long to try for the coordinator.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@node_options
 def relay(
     *,
     aggregator: str | None,
@@ -64,7 +43,7 @@ def relay(
 
     A run needs no relay, and never waits for one without a bound.
     """
-    explicit: dict[str, Value] = dict(parse_assignment(text) for text in assignments)
+    explicit = options_of_run(assignments)
     if aggregator is not None:
         explicit["aggregator"] = aggregator
     asked = Asked(
@@ -80,5 +59,5 @@ def relay(
         patience_s=patience_s,
         explicit=explicit,
     )
-    with closing(JsonDisplay() if as_json else LineDisplay()) as display:
+    with closing(display_of(as_json=as_json)) as display:
         return run_relay(asked, display)

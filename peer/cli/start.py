@@ -5,10 +5,8 @@ from pathlib import Path
 
 import click
 
-from peer.display import JsonDisplay, LineDisplay
-from peer.options.fields import Value
+from peer.cli.options import display_of, node_options, options_of_run
 from peer.start import Asked, run_peer
-from protocol.manifest import parse_assignment
 
 __all__ = ["start"]
 
@@ -24,31 +22,12 @@ _SHORTCUTS = {
 @click.command()
 @click.option("--data", required=True, metavar="SHARD", help="A path, or a name in ./shards.")
 @click.option("--gpu", default="0", show_default=True, help="Number of a GPU, or cpu.")
-@click.option("--join", metavar="STRING", help="What `coordinator start` printed. [found]")
-@click.option("--bind", metavar="ADDR", help="Listen at HOST or HOST:PORT. [0.0.0.0, a free port]")
-@click.option("--advertise", metavar="ADDR", help="How the others reach this peer. [found out]")
 @click.option("--name", help="This peer's name in the run. [the shard's]")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of the run, in which this peer makes its own. [runs/NAME OF RUN]",
-)
 @click.option("--method", help="Which method all peers run. [the run's, or kinfolk]")
 @click.option("--model", help="A model, or package.module:factory. [the run's, or lenet5]")
 @click.option("--rounds", help="How many rounds. [the run's, or 40]")
 @click.option("--seed", help="Everything random derives from it. [the run's, or 0]")
 @click.option("--topology", help="Who is whose neighbour. [the run's, or full]")
-@click.option(
-    "--option",
-    "assignments",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Any other option of the run, e.g. solver.lr=0.05. May be repeated.",
-)
-@click.option(
-    "--threads", type=click.IntRange(1, 1024), help="Threads that train. [what torch takes]"
-)
 @click.option(
     "--alone", is_flag=True, help="After the run, train on the own data alone, to compare."
 )
@@ -61,7 +40,7 @@ _SHORTCUTS = {
     metavar="SECONDS",
     help="How long to try to reach the coordinator.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
+@node_options
 def start(
     *,
     data: str,
@@ -83,7 +62,7 @@ def start(
     Options of the run hold for all peers: a peer that gives none adopts what the run has, one that
     gives others is refused with the line that differs.
     """
-    explicit: dict[str, Value] = dict(parse_assignment(text) for text in assignments)
+    explicit = options_of_run(assignments)
     explicit |= {_SHORTCUTS[k]: v for k, v in shortcuts.items() if v is not None}
     asked = Asked(
         data=data,
@@ -98,5 +77,5 @@ def start(
         patience_s=patience_s,
         explicit=explicit,
     )
-    with closing(JsonDisplay() if as_json else LineDisplay()) as display:
+    with closing(display_of(as_json=as_json)) as display:
         return run_peer(asked, display)
