@@ -80,3 +80,14 @@ class Book:
         """Those that count for the lobby, sorted."""
         names = (e.name for e in self.entries.values() if e.role == "peer" and e.state == "ready")
         return tuple(sorted(names))
+
+    def relays_to_come(self) -> tuple[PeerId, ...]:
+        """Relays that are building their model: they cannot begin before a peer has settled it.
+
+        The lobby waits for them, so that a relay which came first is there from round 1; whoever
+        leaves or outlives its lease is waited for no longer.
+        """
+        names = (
+            e.name for e in self.entries.values() if e.role == "relay" and e.state == "joining"
+        )
+        return tuple(sorted(names))

@@ -303,7 +303,8 @@ class Directory:
     def _changed(self, now_s: float) -> Effect:
         """Count a change of the members; it is told to all, and never lost."""
         ready = self._book.ready_peers()
-        if not self._book.founding and len(ready) >= self._book.founders:
+        is_full = len(ready) >= self._book.founders and not self._book.relays_to_come()
+        if not self._book.founding and is_full:
             self._book.founding = ready
             _log.info("founded peers=%d", len(ready))
         self._bulletin.changed(now_s)

@@ -71,6 +71,11 @@ class Experiment:
     alone: bool  # train the two models without neighbours, after the run
     launch: LaunchTable
 
+    @property
+    def consent(self) -> Mapping[str, Value]:
+        """What each node must be told by its own person: a model of their own runs code."""
+        return {"model": self.settings.model} if ":" in self.settings.model else {}
+
 
 def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) -> Experiment:
     """Read an experiment file.

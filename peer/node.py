@@ -48,7 +48,7 @@ from peer.work import (
     Setting,
     SnapshotRef,
 )
-from protocol.errors import OperatorError, RemoteProtocolError
+from protocol.errors import ConfigError, OperatorError, RemoteProtocolError
 from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
 from protocol.wire import link as links
@@ -88,6 +88,9 @@ class Node:
         self.view: View | None = None
         self._membership = membership
         self._run: RunId | None = None
+        self._trial: Manifest | None = None  # what the trainer was told to prepare, newest
+        self._preparing = 0  # orders to prepare that are not answered yet
+        self._built: Prepared | None = None  # the answer to the newest of them
         self._links: dict[PeerId, links.Link] = {}
         self._dialled: dict[PeerId, tuple[str, bytes]] = {}
         self._hello: Hello | None = None
@@ -107,7 +110,7 @@ class Node:
             return "alone"
         if self.machine is not None:
             return self.machine.phase.value
-        return "join" if self._run is None else "prepare"
+        return "prepare" if self._preparing else "join"
 
     # -- events --------------------------------------------------------------------------------
 
@@ -226,31 +229,67 @@ class Node:
         return tuple(acts)
 
     def _settle(self, pinned: Manifest, now_s: float) -> tuple[Act, ...]:
+        """Be the first: the run is settled once its model stands here, so that others can join."""
         if self.plan.role is Role.RELAY:
             return ()  # the peers know the data: the first of them settles
         try:
             options = Manifest(complete({**pinned, **self.plan.explicit}))
         except OperatorError as error:
             return self.fail(str(error), 2, now_s)
-        return self._join(self._membership.settle(options, now_s), now_s)
+        return self._prepare(options, now_s)
 
     def _settled(self, run: RunId, options: Manifest, now_s: float) -> tuple[Act, ...]:
+        self._run = run
+        if options != self._trial:
+            return self._prepare(options, now_s)
+        return self._begin(self._built, now_s) if self._built is not None else ()
+
+    def _prepare(self, options: Manifest, now_s: float) -> tuple[Act, ...]:
+        """Have the trainer build what these options say."""
+        view = self.view
+        if view is None:
+            return ()  # a view comes with each admission
         try:
             self.settings = Settings.read(options)
-            if self.view is not None:
-                self.settings.topology.check(self.view.founders)
+            self.settings.topology.check(view.founders)
+            self._check_consent(self.settings.model)
         except OperatorError as error:
             return self.fail(str(error), 2, now_s)
-        self._run = run
         settings = tuple(Setting(key, value) for key, value in options.items())
         plan = self.plan
-        name = self.view.run_name if self.view is not None else run.hex()[:8]
-        directory = str(Path(plan.out or Path("runs", name)).absolute() / plan.me)
-        prepare = Prepare(plan.me, plan.role, run, settings, plan.data, plan.device, directory)
-        return (Order(prepare),)
+        directory = str(Path(plan.out or Path("runs", view.run_name)).absolute() / plan.me)
+        self._trial, self._built = options, None
+        self._preparing += 1
+        run = view.run
+        return (
+            Order(Prepare(plan.me, plan.role, run, settings, plan.data, plan.device, directory)),
+        )
+
+    def _check_consent(self, model: str) -> None:
+        """A model of a person's own runs code: no other's word is enough for that.
+
+        Raises:
+            ConfigError: this node's own person has not typed it.
+        """
+        if ":" in model and self.plan.explicit.get("model") != model:
+            raise ConfigError(
+                f"the run's model is {model}, which imports and runs code of that name here; only "
+                "the person at this machine can allow that",
+                hint=f"if you trust it, start again with --option model={model}",
+            )
 
     def _prepared(self, prepared: Prepared, now_s: float) -> tuple[Act, ...]:
-        if self._run is None or self.settings is None or self._ended:
+        self._preparing -= 1
+        if self._preparing or self._ended:
+            return ()  # of options that another peer's have replaced meanwhile
+        self._built = prepared
+        if self._run is None and self._trial is not None:
+            return self._join(self._membership.settle(self._trial, now_s), now_s)
+        return self._begin(prepared, now_s)
+
+    def _begin(self, prepared: Prepared, now_s: float) -> tuple[Act, ...]:
+        """Say that this peer is ready; the coordinator opens the lobby to it."""
+        if self._run is None or self.settings is None:
             return ()
         settings = self.settings
         self._hello = Hello(WIRE_VERSION, self._run, self.plan.me, prepared.schema)

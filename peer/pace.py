@@ -19,7 +19,7 @@ class Pace:
     grace_s: float = number(1.0, "[0, inf)", "seconds on top of each deadline")
     silence_s: float = number(
         10.0,
-        "(0, inf)",
+        "[4, inf)",  # two signs of life; with less, one that is late would look like a loss
         "seconds without a sign of life, which comes every 2 s, until one is given up",
     )
     bound_s: float = number(0.0, "[0, inf)", "hard bound of a round's wait in seconds; 0 adapts")

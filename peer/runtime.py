@@ -303,7 +303,7 @@ class Runtime:
         )
 
     def _order(self, command: Command) -> None:
-        if isinstance(command, Prepare):
+        if isinstance(command, Prepare) and self._trainer is None:
             self._start_trainer(command)
         if self._trainer is not None:
             self._trainer.order(command)

@@ -110,6 +110,8 @@ def peer_command(
     argv = [sys.executable, "-m", "peer", "start", "--json", "--data", str(seat.data)]
     argv += ["--name", seat.name, "--gpu", seat.gpu, "--bind", LOOPBACK]
     argv += ["--out", str(out), "--threads", str(threads)]
+    for key, value in experiment.consent.items():
+        argv += ["--option", f"{key}={_typed(value)}"]
     if experiment.alone:
         argv.append("--alone")
     return Command(seat.name, argv + list(_VERBOSITY[experiment.launch.log]), environ)

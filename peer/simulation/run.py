@@ -92,7 +92,7 @@ def _host(
 ) -> PeerHost:
     facts = shard_facts(seat.data)
     me = peer_id(seat.name)
-    wishes = wishes_of({}, facts)
+    wishes = wishes_of(experiment.consent, facts)
     join = Join(
         version=WIRE_VERSION,
         token=world.coordinator.join.token,

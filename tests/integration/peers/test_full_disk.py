@@ -11,7 +11,7 @@ from tests.integration.peers.village import LOOPBACK, village
 from tests.unit.training.classroom import write_digits
 
 ROUNDS = 30
-PACE = {"pace__silence_s": 3.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
+PACE = {"pace__silence_s": 4.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
 DISK_BYTES = 8 << 20
 
 

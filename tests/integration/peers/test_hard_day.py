@@ -14,7 +14,7 @@ from tests.integration.peers.village import LOOPBACK, Happening, Process, User, 
 from tests.unit.training.classroom import write_digits
 
 RUN = ("--run=day", "--lease=2")
-SILENCE_S = 2.5
+SILENCE_S = 4.0
 PACE = {"pace__silence_s": SILENCE_S, "pace__grace_s": 0.1, "pace__drain_s": 5}
 SLACK_S = 8.0  # of a machine that is busy with other tests
 BACK_S = 30.0  # until one that is there again takes part

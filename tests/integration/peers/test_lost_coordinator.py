@@ -12,7 +12,7 @@ from tests.integration.peers.village import LOOPBACK, Process, User, village
 from tests.unit.training.classroom import write_digits
 
 ROUNDS = 60
-PACE = {"pace__silence_s": 3.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
+PACE = {"pace__silence_s": 4.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
 
 
 def test_a_run_without_coordinator_and_with_strangers_at_its_ports_loses_a_peer_and_finishes(

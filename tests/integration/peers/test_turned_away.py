@@ -123,3 +123,15 @@ def test_a_run_directory_of_another_run(lobby: Lobby, tmp_path: Path) -> None:
     )
     process = lobby.host.type(*START, "--data=other", *LOOPBACK, f"--out={tmp_path}/run")
     refused(process, f"{folder} holds another run (01234567)", "--out")
+
+
+@pytest.mark.long
+def test_a_first_peer_whose_model_cannot_be_built_leaves_the_run_to_others(tmp_path: Path) -> None:
+    with village(tmp_path) as place:
+        write_digits(place.shards / "small.npz", first=0, num=64)
+        user = place.user()
+        user.coordinator(*LOOPBACK, founders=1, run__rounds=1)
+        refused(user.peer("small", *LOOPBACK, "--model=lenet5"), "lenet5 needs images", "(1, 8, 8)")
+        second = user.peer("small", *LOOPBACK, "--model=mlp", "--out=again")
+        assert second.end() == 0, second.err
+        assert list(second.rounds()) == [1]

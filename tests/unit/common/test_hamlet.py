@@ -96,7 +96,7 @@ def test_a_relay_that_comes_late_adopts_what_the_peers_hold(tmp_path: Path) -> N
 def test_a_relay_that_says_goodbye_costs_one_local_round(tmp_path: Path) -> None:
     hamlet = Hamlet(tmp_path, "fedavgm", rounds=6)
     hamlet.settle_relay()
-    hamlet.at(2.5, lambda: hamlet.leave("relay"))
+    hamlet.at(3.0, lambda: hamlet.leave("relay"))
     hamlet.play()
     assert hamlet.starts() == {1: "abc", 2: "abc", 3: "abc", 4: "a b c", 5: "abc", 6: "abc"}
     assert [len(used) for used in hamlet.used("a")] == [0, 1, 1, 0, 2, 2]

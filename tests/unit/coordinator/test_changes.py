@@ -41,6 +41,13 @@ def test_who_is_lost_stands_in_the_status() -> None:
     assert status_line(town.directory.view) == "1 peer, newest round 0; lost: a"
 
 
+def test_a_relay_that_is_building_its_model_is_what_the_lobby_waits_for() -> None:
+    town = Town(founders=1)
+    town.join(C.but(role="relay"))
+    town.ready(A)
+    assert status_line(town.directory.view) == "1 of 1 peers ready: a; waiting for c"
+
+
 def test_a_long_list_of_names_is_cut() -> None:
     town = Town(founders=20)
     town.ready(*[Node(f"n{number:02}") for number in range(15)])

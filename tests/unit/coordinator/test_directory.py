@@ -1,5 +1,7 @@
 """Settling, the lobby, leases, and who is shown which view: a table of situations."""
 
+import pytest
+
 from coordinator.book import Entry
 from coordinator.bulletin import Bulletin
 from coordinator.directory import Save
@@ -153,6 +155,27 @@ def test_a_relay_does_not_count_for_the_lobby() -> None:
     town = Town(founders=2)
     town.ready(A, B.but(role="relay"))
     assert town.founding() == []
+
+
+@pytest.mark.parametrize("end", ["ready", "leave", "lease"])
+def test_the_lobby_waits_for_a_relay_that_is_still_building_its_model(end: str) -> None:
+    town = Town(founders=2)
+    relay = C.but(role="relay")
+    town.join(relay)
+    town.ready(A, B)
+    assert town.founding() == []
+    match end:
+        case "ready":
+            town.ready(relay)
+        case "leave":
+            town.leave(relay)
+        case _:
+            town.wait(LEASE_S / 2)
+            town.renew(A)
+            town.renew(B)
+            assert town.founding() == []
+            town.wait(LEASE_S / 2)
+    assert town.founding() == ["a", "b"]
 
 
 def test_a_peer_that_was_lost_in_the_lobby_counts_again_when_it_is_back() -> None:

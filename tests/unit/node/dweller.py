@@ -111,6 +111,9 @@ class Dweller:
     offered: set[bytes] = field(default_factory=set)
     shelf: Shelf | None = None
     run: bytes = b""
+    prepared: Reply = PREPARED  # what its trainer says to Prepare, and after how long
+    prepare_s: float = STEP_S
+    ordered: list[Command] = field(default_factory=list)
     orders: int = 0  # under way at the trainer
     busy_until_s: float = 0.0
 
@@ -213,7 +216,10 @@ class Dweller:
         if isinstance(command, Quit):
             return
         begins_s = max(self.ways.now_s, self.busy_until_s)
+        self.ordered.append(command)
         took_s = self.train_s if isinstance(command, Train | Alone) else STEP_S
+        if isinstance(command, Prepare):
+            took_s = self.prepare_s
         self.busy_until_s = begins_s + took_s
         self.orders += 1
         if isinstance(command, Train):
@@ -232,7 +238,7 @@ class Dweller:
     def _answer(self, command: Command) -> Reply:
         match command:
             case Prepare():
-                return PREPARED
+                return self.prepared
             case Inspect(neighbour, snapshot):
                 return Inspected(neighbour, snapshot.digest, "")
             case Mix(round_no):

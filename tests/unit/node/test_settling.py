@@ -1,0 +1,69 @@
+"""Who settles a run's manifest, and with what: nothing that its own peer could not build."""
+
+from peer.effects import Over
+from peer.options.fields import Value
+from peer.work import Failed, Prepare
+from tests.unit.node.dweller import Dweller
+from tests.unit.node.valley import Valley, ends
+
+CANNOT_BUILD = Failed("lenet5 needs 12x12 or more, got 8x8", operator=True)
+
+
+def world_of(founders: int = 2) -> Valley:
+    return Valley(founders=founders, run__rounds=2, pace__drain_s=5.0)
+
+
+def prepared_with(dweller: Dweller, key: str) -> list[Value]:
+    """What it was told to build, in order."""
+    return [
+        {setting.key: setting.value for setting in order.settings}[key]
+        for order in dweller.ordered
+        if isinstance(order, Prepare)
+    ]
+
+
+def test_a_model_that_cannot_be_built_leaves_the_run_to_the_next_peer() -> None:
+    world = world_of()
+    first = world.add("a")
+    first.prepared = CANNOT_BUILD
+    assert world.play(10.0)
+    assert first.over == Over(2, CANNOT_BUILD.reason)
+    assert not world.book.settled
+    rest = [world.add(name, model="mlp") for name in "bc"]
+    assert world.play(60.0)
+    assert ends(rest) == dict.fromkeys("bc", (0, "finished"))
+    assert world.book.options["model"] == "mlp"
+
+
+def test_the_first_model_that_stands_settles_and_the_slower_peer_builds_that_one() -> None:
+    world = world_of()
+    slow = world.add("a")
+    slow.prepare_s = 5.0
+    quick = world.add("b", model="mlp")
+    assert world.play(60.0)
+    assert ends([slow, quick]) == dict.fromkeys("ab", (0, "finished"))
+    assert world.book.options["model"] == "mlp"
+    assert prepared_with(slow, "model") == ["lenet5", "mlp"]
+    assert prepared_with(quick, "model") == ["mlp"]
+
+
+def test_peers_that_agree_build_their_model_once() -> None:
+    world = world_of(founders=3)
+    three = world.settle("abc")
+    assert world.play(60.0)
+    assert [prepared_with(one, "model") for one in three] == [["lenet5"]] * 3
+
+
+def test_a_model_of_somebody_elses_runs_only_by_the_word_of_the_person_here() -> None:
+    world = world_of()
+    trusting = world.add("a", model="their.code:make")
+    careful = world.add("b")
+    assert world.play(5.0, until=lambda: careful.over is not None)
+    assert careful.over is not None
+    assert careful.over.code == 2
+    assert "imports and runs code of that name here" in careful.over.reason
+    assert "--option model=their.code:make" in careful.over.reason
+    assert prepared_with(careful, "model") in ([], ["lenet5"])  # never the other's
+    agreeing = world.add("c", model="their.code:make")
+    assert world.play(60.0)
+    assert ends([trusting, agreeing]) == dict.fromkeys("ac", (0, "finished"))
