@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from peer.aggregators.afl import Afl
@@ -32,7 +33,7 @@ from peer.mixers.replicated import Replicated
 from peer.models.split import SplitModel
 from peer.options.fields import Value
 from peer.options.methods import Need
-from peer.options.recipe import Recipe, read
+from peer.options.recipe import Chosen, Recipe, read
 from peer.probe import LocalProbe
 from peer.solvers.base import Opening, Progress, Solver
 from peer.solvers.ditto import Ditto
@@ -49,6 +50,7 @@ from peer.solvers.moon import Moon
 from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
+from protocol.errors import ConfigError
 from protocol.params import NOTHING, Params, State
 from protocol.round import Start, Trained
 
@@ -142,16 +144,26 @@ class Method:
         return trained, state
 
 
+# what the trainer calls, by slot: an installed method without one of them is refused
+_VERBS: Mapping[str, tuple[str, ...]] = {
+    "mixer": ("init", "share", "mix"),
+    "solver": ("adapt", "init", "train"),
+    "aggregator": ("init", "aggregate"),
+}
+
+
 def make_method(flat: Mapping[str, Value]) -> Method:
     """Make the method that flat options describe (see `peer.options.recipe`).
 
     Raises:
-        ConfigError: an unknown method or option, or a value that is not allowed.
+        ConfigError: an unknown method or option, a value that is not allowed, or an installed
+            method that cannot be made.
     """
     recipe = read(flat)
-    mixer = MIXERS[recipe.mixer.name](recipe.mixer.options)
-    make = AGGREGATORS.get(recipe.aggregator.name)
-    aggregator = make(recipe.aggregator.options) if make else None
+    mixer: Mixer = _made("mixer", recipe.mixer, MIXERS)
+    aggregator: Aggregator | None = None
+    if recipe.aggregator.name != "none":
+        aggregator = _made("aggregator", recipe.aggregator, AGGREGATORS)
     if isinstance(mixer, Replicated):
         mixer = replace(mixer, aggregator=aggregator or mixer.aggregator)
     else:
@@ -159,6 +171,24 @@ def make_method(flat: Mapping[str, Value]) -> Method:
     return Method(
         recipe=recipe,
         mixer=mixer,
-        solver=SOLVERS[recipe.solver.name](recipe.solver.options),
+        solver=_made("solver", recipe.solver, SOLVERS),
         aggregator=aggregator,
     )
+
+
+def _made(slot: str, chosen: Chosen, own: Mapping[str, Callable[[Any], Any]]) -> Any:  # noqa: ANN401
+    """Make what fills a slot: one of Kinfolk's own, or what its package names."""
+    if not chosen.entry.factory:
+        return own[chosen.name](chosen.options)
+    module, _, name = chosen.entry.factory.partition(":")
+    where = f"{slot} {chosen.name!r} of {chosen.entry.package}"
+    try:
+        made = getattr(import_module(module), name)(chosen.options)
+    except Exception as error:
+        raise ConfigError(
+            f"{where} cannot be made by {chosen.entry.factory}: {type(error).__name__}: {error}"
+        ) from error
+    for verb in _VERBS[slot]:
+        if not callable(getattr(made, verb, None)):
+            raise ConfigError(f"{where} has no {verb}()", hint=f"peer/{slot}s/base.py says what")
+    return made

@@ -46,7 +46,7 @@ def methods(name: str | None) -> None:
 def _list() -> None:
     groups = {"preset": [(name, f"{_parts(name)}: {_about(name)}") for name in PRESETS]}
     for slot, entries in SLOTS.items():
-        groups[slot] = [(name, entry.summary) for name, entry in entries.items()]
+        groups[slot] = [(name, _told(entry)) for name, entry in entries.items()]
     width = max(len(name) for rows in groups.values() for name, _ in rows)
     for kind, rows in groups.items():
         padded = [(name.ljust(width), text) for name, text in rows]
@@ -55,9 +55,18 @@ def _list() -> None:
             click.echo()
         else:
             _print(("kind", "name", "what it is"), [(kind.ljust(10), *row) for row in padded])
+    for slot, entries in SLOTS.items():
+        for name, fault in entries.faults.items():
+            click.echo(f"Warning: {slot} {name!r} cannot be used: {fault}", err=True)
+
+
+def _told(entry: Entry) -> str:
+    return f"{entry.summary} ({entry.package})" if entry.package else entry.summary
 
 
 def _show(name: str) -> None:
+    for entries in SLOTS.values():
+        entries.check(name)
     found = {slot: entries[name] for slot, entries in SLOTS.items() if name in entries}
     preset = PRESETS.get(name)
     if preset is None and not found:
@@ -75,7 +84,7 @@ def _show(name: str) -> None:
         apart = preset is None or preset[slot] != name  # else its options stand above
         needs = list(_needs(entry))
         if apart or needs:
-            click.echo(f"{slot} {name}: {entry.summary}")
+            click.echo(f"{slot} {name}: {_told(entry)}")
         for line in needs:
             click.echo(f"  {line}")
         if apart:

@@ -12,6 +12,9 @@ __all__ = ["start"]
 
 _SHORTCUTS = {
     "method": "method",
+    "mixer": "mixer",
+    "solver": "solver",
+    "aggregator": "aggregator",
     "model": "model",
     "rounds": "run.rounds",
     "seed": "run.seed",
@@ -24,6 +27,9 @@ _SHORTCUTS = {
 @click.option("--gpu", default="0", show_default=True, help="Number of a GPU, or cpu.")
 @click.option("--name", help="This peer's name in the run. [the shard's]")
 @click.option("--method", help="Which method all peers run. [the run's, or kinfolk]")
+@click.option("--mixer", help="In place of the method's own: how models are mixed.")
+@click.option("--solver", help="In place of the method's own: how a peer trains.")
+@click.option("--aggregator", help="In place of the method's own: what makes one model of all.")
 @click.option("--model", help="A model, or package.module:factory. [the run's, or lenet5]")
 @click.option("--rounds", help="How many rounds. [the run's, or 40]")
 @click.option("--seed", help="Everything random derives from it. [the run's, or 0]")

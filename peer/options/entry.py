@@ -36,6 +36,9 @@ class Entry:
     Attributes:
         gives: what other slots may need; a need that some method gives must be met by one chosen.
         when: further needs, which one value of an option brings.
+        factory: of an installed method, "package.module:Class" of its algorithm; imported by a
+            trainer alone, and called with the options. Kinfolk's own stand in peer/methods.py.
+        package: that an installed method comes from, with its version; filled in when it is found.
     """
 
     options: type[Options]
@@ -43,6 +46,8 @@ class Entry:
     needs: frozenset[Need] = frozenset()
     gives: frozenset[Need] = frozenset()
     when: Mapping[tuple[str, Value], frozenset[Need]] = field(default_factory=dict)
+    factory: str = ""
+    package: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from peer.options.fields import Options, Rule, Value, build, rules, values
+from peer.options.installed import Registry
 from peer.options.methods import (
     AGGREGATORS,
     MIXERS,
@@ -34,10 +35,10 @@ __all__ = [
     "read",
 ]
 
-SLOTS: Mapping[str, Mapping[str, Entry]] = {
-    "mixer": MIXERS,
-    "solver": SOLVERS,
-    "aggregator": AGGREGATORS,
+SLOTS: Mapping[str, Registry] = {
+    "mixer": Registry("mixer", MIXERS),
+    "solver": Registry("solver", SOLVERS),
+    "aggregator": Registry("aggregator", AGGREGATORS),
 }
 COMMON: Mapping[str, type[Options]] = {"mix": MixOptions, "train": TrainOptions}
 
@@ -241,8 +242,13 @@ def _name(slot: str, flat: Mapping[str, Value]) -> str:
     if slot not in flat:
         raise ConfigError(f"no {slot} is named", hint=f"choose one of: {', '.join(SLOTS[slot])}")
     name = str(flat[slot])
+    SLOTS[slot].check(name)
     if name not in SLOTS[slot]:
-        raise ConfigError(f"there is no {slot} {name!r}", hint=_suggest(name, SLOTS[slot]))
+        known = _suggest(name, SLOTS[slot])
+        own = f"{'' if known.endswith('?') else '.'} One of somebody's own comes with a package"
+        raise ConfigError(
+            f"there is no {slot} {name!r}", hint=f"{known}{own}, which this host needs too"
+        )
     return name
 
 
@@ -250,7 +256,9 @@ def _explain(key: str, declared: Mapping[str, Rule]) -> str:
     """Say where an option does exist, or which ones there are."""
     section, _, name = key.partition(".")
     owners = [
-        method for method, entry in SLOTS.get(section, {}).items() if name in rules(entry.options)
+        method
+        for method, entry in (SLOTS[section].items() if section in SLOTS else ())
+        if name in rules(entry.options)
     ]
     if owners:
         return f"it belongs to {section} = {' or '.join(owners)}"
