@@ -11,7 +11,7 @@ BENCHMARKS := $(wildcard benchmarks/[!_]*.py)
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help venv demo check test test-long fmt bench clean
+.PHONY: help venv demo check test coverage test-long fmt bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,12 @@ test-long: $(STAMP) ## all tests, many examples, in a random order; SEED=... rep
 	@echo "to repeat: make test-long SEED=$(SEED)"
 	@PYTHONHASHSEED=$$(( $(SEED) % 4294967296 )) $(BIN)/pytest -q --durations=10 \
 		--hypothesis-profile=long --hypothesis-seed=$(SEED) --order-seed=$(SEED)
+
+METHODS := mixers solvers aggregators
+coverage: $(STAMP) ## every branch of the methods in the three slots is taken by a test, about 2 minutes
+	@$(BIN)/pytest -q -m "not long" tests/contracts tests/unit/aggregators tests/unit/common \
+		tests/unit/families tests/unit/methods tests/unit/solvers tests/unit/training \
+		$(METHODS:%=--cov=peer.%) --cov-branch --cov-report=term --cov-fail-under=100
 
 fmt: $(STAMP) ## format, and mend what can be mended by machine
 	@$(BIN)/ruff format .

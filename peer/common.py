@@ -79,8 +79,8 @@ class CommonModel:
         # What is older was trained from an older start: it may not outvote those who went on.
         collected = command.round_no if self._at_relay else command.round_no - 1
         agreed = agreement([c for c in everyone if c.round_no == collected] or everyone)
-        if command.may_adopt and not self._fits(agreed.members[0]):
-            return agreed.speaker
+        if command.may_adopt and not self._fits(agreed[0]):
+            return agreed[0].sender
         reasons = {c.sender: self._why_not(c) for c in everyone}
         usable = [c for c in everyone if not reasons[c.sender]]
         if not usable:

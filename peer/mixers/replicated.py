@@ -6,9 +6,8 @@ digests that travel with each contribution; the largest group that agrees is rig
 with the lowest name), and whoever is not in it adopts its state, which the round machine fetches.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from peer.aggregators.base import Aggregator
 from peer.mixers.base import Head, Probe
@@ -16,30 +15,17 @@ from protocol.ids import PeerId
 from protocol.params import NOTHING, Params, State
 from protocol.round import Aggregated, Contribution, Mixed, Start, Trained
 
-__all__ = ["Agreement", "Replicated", "agreement", "pack_state", "unpack_state"]
+__all__ = ["Replicated", "agreement", "pack_state", "unpack_state"]
 
 _START = ("params", "buffers", "extras")  # sections of the common start
 _MEMORY = "memory/"  # before the keys of the aggregator's own state
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """The largest group of contributions that were trained from one start, with one memory."""
+def agreement(contributions: Sequence[Contribution]) -> tuple[Contribution, ...]:
+    """Find the largest group that was trained from one start, with one memory of the aggregator.
 
-    members: tuple[Contribution, ...]  # sorted by sender, never empty
-    unused: Mapping[PeerId, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    @property
-    def speaker(self) -> PeerId:
-        """Whose state the others adopt."""
-        return self.members[0].sender
-
-    def has(self, name: PeerId) -> bool:
-        return any(c.sender == name for c in self.members)
-
-
-def agreement(contributions: Sequence[Contribution]) -> Agreement:
-    """Find the largest group; of two that are as large, the one with the lowest name.
+    Of two that are as large, it is the one with the lowest name. It is sorted by sender; the state
+    of its first one is what all others adopt.
 
     Args:
         contributions: at least one.
@@ -48,12 +34,7 @@ def agreement(contributions: Sequence[Contribution]) -> Agreement:
     groups: dict[tuple[bytes, bytes], list[Contribution]] = {}
     for contribution in ordered:
         groups.setdefault((contribution.base, contribution.memory), []).append(contribution)
-    members = max(groups.values(), key=len)  # the first of the largest: that of the lowest name
-    key = (members[0].base, members[0].memory)
-    unused = {
-        c.sender: "it was trained from another start" for c in ordered if (c.base, c.memory) != key
-    }
-    return Agreement(tuple(members), unused)
+    return tuple(max(groups.values(), key=len))  # the first of the largest
 
 
 def pack_state(start: Start, memory: State) -> State:
