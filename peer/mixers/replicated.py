@@ -34,7 +34,8 @@ def agreement(contributions: Sequence[Contribution]) -> tuple[Contribution, ...]
     groups: dict[tuple[bytes, bytes], list[Contribution]] = {}
     for contribution in ordered:
         groups.setdefault((contribution.base, contribution.memory), []).append(contribution)
-    return tuple(max(groups.values(), key=len))  # the first of the largest
+    largest = max(groups.values(), key=len)  # the first of them
+    return tuple(largest)
 
 
 def pack_state(start: Start, memory: State) -> State:
