@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from peer.attacks import flip_labels, poison
 from peer.checkpoint import write_model
 from peer.data import Shard, Split, load_shard
 from peer.device import pick_device
@@ -21,6 +22,7 @@ from peer.examples import Examples
 from peer.methods import SOLVERS, Method, make_method
 from peer.models.registry import build_model
 from peer.models.split import SplitModel
+from peer.options.attack import LABELFLIP, Attack
 from peer.options.fields import build, values
 from peer.options.methods import DescentOptions
 from peer.probe import LocalProbe
@@ -32,7 +34,7 @@ from peer.work import Prepare, Score
 from protocol.errors import DataError
 from protocol.ids import PeerId
 from protocol.params import Params
-from protocol.round import Start
+from protocol.round import Start, Trained
 
 __all__ = ["MODEL_FILE", "Bench"]
 
@@ -56,6 +58,7 @@ class Bench:
     test: Examples
     device: torch.device
     told: str  # one line about the device, for the person
+    attack: Attack | None  # how this peer harms the others
 
     @classmethod
     def set_up(cls, command: Prepare) -> "Bench":
@@ -78,7 +81,12 @@ class Bench:
         ).to(device)
         method = make_method(settings.recipe.flat())
         model = method.solver.adapt(raw)
-        task = method.task(model, _examples(shard.train, device))
+        attack = Attack.parse(command.attack) if command.attack else None
+        train = _examples(shard.train, device)
+        if attack is not None and attack.name == LABELFLIP:
+            seed = stream_seed(settings.run.seed, PeerId(command.peer), "attack", 0)
+            train = flip_labels(train, model.num_classes, attack.strength, seed)
+        task = method.task(model, train)
         return cls(
             peer=PeerId(command.peer),
             run=command.run,
@@ -93,6 +101,7 @@ class Bench:
             test=_examples(shard.test, device),
             device=device,
             told=told,
+            attack=attack,
         )
 
     @contextmanager
@@ -110,6 +119,13 @@ class Bench:
             return self.method.solver
         options = values(self.settings.recipe.solver.options)
         return SOLVERS["sgd"](build(DescentOptions, options))
+
+    def shared(self, trained: Trained, start: Start, round_no: int) -> Trained:
+        """What leaves this peer in place of an honest result; the result itself if it is honest."""
+        if self.attack is None:
+            return trained
+        seed = stream_seed(self.settings.run.seed, self.peer, "attack", round_no)
+        return poison(trained, start, self.attack, seed)
 
     def probe(self, buffers: Params, seed: int) -> LocalProbe:
         return self.method.probe(self.task, buffers, seed)

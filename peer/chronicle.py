@@ -7,6 +7,7 @@ from peer.data import ShardFacts
 from peer.display import Display
 from peer.effects import Compared, Happened, Lobby, Started
 from peer.ledger import EVENTS, Ledger, read_events
+from peer.options.attack import Attack
 from peer.record import RoundRecord
 from peer.summary import summarise
 from peer.work import Score
@@ -32,6 +33,7 @@ class Chronicle:
         self._peer = peer
         self._domain = facts.card.domain if facts is not None else ""
         self._camp = facts.card.camp if facts is not None else 0
+        self._attack = ""
         self._samples = facts.num_samples("train") if facts is not None else 0
         self._ledger: Ledger | None = None
         self._directory = Path()
@@ -72,6 +74,7 @@ class Chronicle:
             samples=prepared.num_examples,
             domain=self._domain,
             camp=self._camp,
+            attack=act.attack or None,
         )
         settings = act.settings
         self._display.line(
@@ -79,6 +82,9 @@ class Chronicle:
             f"{settings.recipe.solver.name}), {settings.model} with {prepared.num_parameters:,} "
             f"parameters, {settings.run.rounds} rounds, topology {settings.topology.spec}"
         )
+        if act.attack:
+            self._attack = act.attack
+            self._display.line(f"this peer ATTACKS the others: {Attack.parse(act.attack).told}")
 
     def lobby(self, lobby: Lobby) -> None:
         if lobby == self._lobby:
@@ -132,6 +138,7 @@ class Chronicle:
                     camp=self._camp,
                     samples=self._samples,
                     alone=self._alone,
+                    attack=self._attack,
                 )
             )
         self._ledger = None

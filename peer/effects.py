@@ -166,6 +166,7 @@ class Started:
     run: bytes
     settings: Settings
     prepared: Prepared
+    attack: str = ""  # how this peer harms the others; empty: it does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peer.data.options import MakeOptions
+from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.settings import Settings, complete
 from protocol.errors import ConfigError, OperatorError
@@ -46,6 +47,7 @@ class PeerTable:
     name: PeerId
     data: str  # a shard's name in the folder of shards, or a path
     gpu: str | None = None  # None: as [launch] says
+    attack: Attack | None = None  # for studies: how it harms the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,19 +187,32 @@ def _peers(raw: object) -> tuple[PeerTable, ...]:
     peers = []
     for number, table in enumerate(raw, 1):
         where = f"peer {number}"
-        checked = _keyed(table, f"[[peer]] {number}", ("name", "data", "gpu"))
+        checked = _keyed(table, f"[[peer]] {number}", ("name", "data", "gpu", "attack"))
         data = _take(checked, f"{where}.data", _text, default="")
         if not data:
             raise ConfigError(f"[[peer]] {number} has no data", hint='data = "shard0", or a path')
         name = peer_id(_take(checked, f"{where}.name", _text, default=Path(data).stem))
+        attack = _take(checked, f"{where}.attack", _text, default="")
         peers.append(
-            PeerTable(name=name, data=data, gpu=_take(checked, f"{where}.gpu", _gpu, default=None))
+            PeerTable(
+                name=name,
+                data=data,
+                gpu=_take(checked, f"{where}.gpu", _gpu, default=None),
+                attack=_attack(where, attack) if "attack" in checked else None,
+            )
         )
     names = [peer.name for peer in peers]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"[[peer]] {name} stands {names.count(name)} times")
     return tuple(peers)
+
+
+def _attack(where: str, text: str) -> Attack:
+    try:
+        return Attack.parse(text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.attack: {error.args[0]}", hint=error.hint) from None
 
 
 def _launch(table: Mapping[str, object]) -> LaunchTable:

@@ -77,6 +77,7 @@ class Plan:
     role: Role
     out: str  # folder of the run, in which this peer has one of its own; empty: runs/NAME OF RUN
     alone: bool  # afterwards, train on the own data alone as well
+    attack: str = ""  # how this peer harms the others, for studies; empty: it does not
 
 
 class Node:
@@ -260,10 +261,11 @@ class Node:
         directory = str(Path(plan.out or Path("runs", view.run_name)).absolute() / plan.me)
         self._trial, self._built = options, None
         self._preparing += 1
-        run = view.run
-        return (
-            Order(Prepare(plan.me, plan.role, run, settings, plan.data, plan.device, directory)),
+        data, device = plan.data, plan.device
+        prepare = Prepare(
+            plan.me, plan.role, view.run, settings, data, device, directory, plan.attack
         )
+        return (Order(prepare),)
 
     def _check_consent(self, model: str) -> None:
         """A model of a person's own runs code: no other's word is enough for that.
@@ -304,7 +306,7 @@ class Node:
         )
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (
-            Started(self._run, settings, prepared),
+            Started(self._run, settings, prepared, self.plan.attack),
             Open(self._run, prepared.schema),
             *self._join(ready, now_s),
             *(self._viewed(self.view, now_s) if self.view is not None else ()),

@@ -15,6 +15,7 @@ from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
 from peer.node import Node, Plan
+from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.roles import Role
 from peer.runtime import Runtime, Sockets
@@ -51,6 +52,7 @@ class Asked:
     alone: bool
     patience_s: float  # for the coordinator to answer, > 0
     explicit: Mapping[str, Value]
+    attack: Attack | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,7 @@ def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key
         device=asked.gpu,
         out=str(asked.out.absolute()) if asked.out is not None else "",
         alone=asked.alone,
+        attack=str(asked.attack or ""),
     )
     return Node(plan, membership)
 

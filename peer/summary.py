@@ -38,6 +38,7 @@ class PeerSummary:
     own_accuracy: float | None
     served: str  # which model `own` is: trained, personal
     helped_most_by: str | None  # the neighbour with the most weight over the last half
+    attack: str = ""  # how this peer harmed the others; empty: it did not
 
     def __post_init__(self) -> None:
         for key, kinds in _KINDS.items():
@@ -66,6 +67,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "own_accuracy": (float, _NONE),
     "served": (str,),
     "helped_most_by": (str, _NONE),
+    "attack": (str,),
 }
 
 
@@ -77,6 +79,7 @@ def summarise(
     camp: int,
     samples: int,
     alone: Mapping[str, Score],
+    attack: str = "",
 ) -> PeerSummary:
     """Sum a finished run up.
 
@@ -98,6 +101,7 @@ def summarise(
         own_accuracy=_accuracy(last.own if last else None),
         served=last.served if last else "",
         helped_most_by=tabulate(records).helped_most_by(peer),
+        attack=attack,
     )
 
 

@@ -64,6 +64,7 @@ class _Learner:
     solver_state: State
     start: Start  # where this round's training begins
     trained: Trained  # the newest result, in full
+    sent: Trained  # what the others are told in its place: the same, unless this peer attacks
     round_no: int  # of that result; 0 is the initial model
     inspector: Inspector
     shelving: Shelving
@@ -131,6 +132,7 @@ class Trainer:
             solver_state=solver.init(start),
             start=start,
             trained=initial,
+            sent=initial,
             round_no=0,
             inspector=Inspector(bench.settings.admit, lambda: self._ready().trained.params),
             shelving=Shelving(bench.directory),
@@ -189,6 +191,7 @@ class Trainer:
             trained=learner.trained,
         )
         if learner.common is not None:
+            own = replace(own, trained=learner.sent)  # all copies aggregate the same packets
             return learner.common.mix(own if learner.round_no else None, others, command)
         if learner.round_no == 0 and others:
             mixed = _arrive(learner.trained, others)
@@ -230,6 +233,7 @@ class Trainer:
                 personal=None,
             )
         learner.trained, learner.round_no = trained, command.round_no
+        learner.sent = learner.bench.shared(trained, learner.start, command.round_no)
         learner.num_rounds += 1
         learner.base = digest_of(learner.start.params)
         learner.memory = learner.common.memory if learner.common is not None else b""
@@ -272,12 +276,12 @@ class Trainer:
             memory=learner.memory,
             degree=learner.degree,
         )
-        shared = learner.mixer.share(learner.trained, learner.bench.model.head)
+        shared = learner.mixer.share(learner.sent, learner.bench.model.head)
         more: list[tuple[Part, Trained]] = []
         if shared is not None and learner.common is not None:
             more.append((Part.STATE, state_of(learner.common.state, shared)))
         if shared is not None and command.update:
-            more.append((Part.UPDATE, update_of(learner.start, learner.trained, shared)))
+            more.append((Part.UPDATE, update_of(learner.start, learner.sent, shared)))
         return learner.shelving.publish(origin, shared, more)
 
     # -- after the run -----------------------------------------------------------------------------

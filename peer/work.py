@@ -83,6 +83,7 @@ class Prepare:
     data: Annotated[str, Size(0, 4096)]
     device: Annotated[str, Size(1, 16)]  # cpu, or the number of a GPU
     directory: _Path  # the peer's run directory
+    attack: Annotated[str, Size(0, 64)] = ""  # as a person types it; empty: an honest peer
 
 
 @dataclass(frozen=True, slots=True)

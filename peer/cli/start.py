@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from peer.cli.options import display_of, node_options, options_of_run
+from peer.options.attack import Attack
 from peer.start import Asked, run_peer
 
 __all__ = ["start"]
@@ -38,6 +39,11 @@ _SHORTCUTS = {
     "--alone", is_flag=True, help="After the run, train on the own data alone, to compare."
 )
 @click.option(
+    "--attack",
+    metavar="NAME[:STRENGTH]",
+    help="For studies: harm the others by labelflip, noise, scale or signflip.",
+)
+@click.option(
     "--patience",
     "patience_s",
     type=click.FloatRange(0.0, 86_400.0, min_open=True),
@@ -59,6 +65,7 @@ def start(
     assignments: tuple[str, ...],
     threads: int | None,
     alone: bool,
+    attack: str | None,
     patience_s: float,
     as_json: bool,
     **shortcuts: str | None,
@@ -82,6 +89,7 @@ def start(
         alone=alone,
         patience_s=patience_s,
         explicit=explicit,
+        attack=Attack.parse(attack) if attack is not None else None,
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_peer(asked, display)

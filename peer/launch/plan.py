@@ -11,6 +11,7 @@ from peer.data.shard import shard_facts
 from peer.experiment import Experiment, LaunchTable, PeerTable
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
+from peer.options.attack import Attack
 from peer.options.fields import Value
 from protocol.errors import ConfigError, DataError
 from protocol.ids import peer_id
@@ -36,6 +37,7 @@ class Seat:
     name: str
     data: Path
     gpu: str
+    attack: Attack | None = None
 
 
 def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
@@ -49,7 +51,7 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
         PeerTable(name=peer_id(name), data=name) for name in _names_in(folder)
     )
     taken = tuple(
-        Seat(peer.name, _found(peer.data, folder, experiment.path.parent), gpu)
+        Seat(peer.name, _found(peer.data, folder, experiment.path.parent), gpu, peer.attack)
         for peer in peers
         for gpu in [peer.gpu if peer.gpu is not None else experiment.launch.gpu]
     )
@@ -114,6 +116,8 @@ def peer_command(
         argv += ["--option", f"{key}={_typed(value)}"]
     if experiment.alone:
         argv.append("--alone")
+    if seat.attack is not None:
+        argv += ["--attack", str(seat.attack)]
     return Command(seat.name, argv + list(_VERBOSITY[experiment.launch.log]), environ)
 
 

@@ -100,11 +100,13 @@ def table(result: Result) -> Table:
 
 
 def remarks(result: Result) -> list[str]:
-    """Say what the table leaves out: who missed whom."""
+    """Say what the table leaves out: who missed whom, and who attacked."""
     degraded = [
         f"{peer.id} {peer.rounds_degraded}" for peer in result.peers if peer.rounds_degraded
     ]
-    return [f"rounds in which a neighbour was missing: {', '.join(degraded)}"] if degraded else []
+    attackers = [f"{peer.id} ({peer.attack})" for peer in result.peers if peer.attack]
+    told = {"rounds in which a neighbour was missing": degraded, "attacked the others": attackers}
+    return [f"{what}: {', '.join(who)}" for what, who in told.items() if who]
 
 
 def _percent(value: float | None) -> str:

@@ -111,6 +111,7 @@ def _host(
         device="cpu" if seat.gpu == "cpu" else seat.gpu,
         out=str(directory.root.absolute()),
         alone=experiment.alone,
+        attack=str(seat.attack or ""),
     )
     membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
     return PeerHost(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from peer.experiment import Experiment, load_experiment
+from peer.options.attack import Attack
 from protocol.errors import ConfigError
 
 DATA = '[data]\nshards = "shards"\n'
@@ -73,6 +74,15 @@ def test_a_peer_is_named_for_its_shard(tmp_path: Path) -> None:
     ]
 
 
+def test_a_peer_may_attack(tmp_path: Path) -> None:
+    one, two = load(
+        tmp_path,
+        DATA + '[[peer]]\ndata = "a"\nattack = "labelflip"\n[[peer]]\ndata = "b"\n',
+    ).peers
+    assert one.attack == Attack("labelflip", 1.0)
+    assert two.attack is None
+
+
 def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
     (tmp_path / "links").write_text("a b\nb c\n")
     experiment = load(tmp_path, '[run]\ntopology = "file:links"\n' + DATA)
@@ -111,6 +121,15 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         (DATA + "[peer]\ndata = 1\n", r"\[\[peer\]\] must be"),
         (DATA + '[[peer]]\ndata = "a"\ngpus = 1\n', "has no key 'gpus'.*did you mean gpu"),
         (DATA + '[[peer]]\ndata = "a"\n[[peer]]\ndata = "b/a"\n', "a stands 2 times"),
+        (
+            DATA + '[[peer]]\ndata = "a"\nattack = "signflp"\n',
+            "peer 1.attack: there is no attack 'signflp'.*did you mean signflip",
+        ),
+        (
+            DATA + '[[peer]]\ndata = "a"\nattack = "noise:0"\n',
+            r"peer 1.attack: attack noise of strength 0 .*must be a number in \(0, 1000000\]",
+        ),
+        (DATA + '[[peer]]\ndata = "a"\nattack = 1\n', "peer 1.attack = 1: must be a text"),
     ],
 )
 def test_a_mistake_is_told_in_one_line_with_file_table_and_key(

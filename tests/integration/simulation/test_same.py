@@ -29,10 +29,30 @@ def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
-@pytest.mark.parametrize("method", ["kinfolk", pytest.param("craft", marks=pytest.mark.long)])
-def test_a_simulation_and_a_launch_learn_the_same(tmp_path: Path, method: str) -> None:
+ATTACKERS = """
+[[peer]]
+data = "shard0"
+attack = "labelflip:0.5"
+[[peer]]
+data = "shard1"
+attack = "noise"
+[[peer]]
+data = "shard2"
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "peers"),
+    [
+        ("kinfolk", ""),
+        pytest.param("craft", "", marks=pytest.mark.long),
+        pytest.param("craft", ATTACKERS, marks=pytest.mark.long),
+        pytest.param("kinfolk", ATTACKERS, marks=pytest.mark.long),
+    ],
+)
+def test_a_simulation_and_a_launch_learn_the_same(tmp_path: Path, method: str, peers: str) -> None:
     file = tmp_path / "tiny.toml"
-    file.write_text(EXPERIMENT.format(method=method))
+    file.write_text(EXPERIMENT.format(method=method) + peers)
     for command in ("simulate", "launch"):
         done = peer(command, file, "--out", tmp_path / command)
         assert done.returncode == 0, done.stderr

@@ -87,7 +87,9 @@ class Hamlet:
     """Peers a, b and c; more may come later, and anybody may vanish."""
 
     def __init__(self, folder: Path, method: str, rounds: int, **options: Value) -> None:
+        """Options of the run; `attack.c` says how c attacks."""
         self.folder = folder
+        self.attacks = {name: str(options.pop(f"attack.{name}", "")) for name in "abc"}
         self.engine = Engine()
         given: dict[str, Value] = {"method": method, "model": "mlp", "run.rounds": rounds}
         whole = complete({**given, **options})
@@ -176,6 +178,7 @@ class Hamlet:
             device="cpu",
             out=str(self.folder / "runs"),
             alone=False,
+            attack=self.attacks.get(name, ""),
         )
         host = PeerHost(
             Node(plan, Membership(join, sign_key=coordinator.sign_key, where="here")),

@@ -16,6 +16,7 @@ from peer.launch.plan import (
     seats,
     thread_count,
 )
+from peer.options.attack import Attack
 from protocol.errors import ConfigError, DataError
 from protocol.manifest import parse_assignment
 
@@ -38,11 +39,11 @@ def test_peers_sit_at_their_shards_with_the_gpu_of_the_launch_or_their_own(tmp_p
     experiment = load(
         tmp_path,
         '[launch]\ngpu = "cpu"\n[[peer]]\nname = "a"\ndata = "s0"\n'
-        '[[peer]]\ndata = "elsewhere/s1.npz"\ngpu = "1"\n',
+        '[[peer]]\ndata = "elsewhere/s1.npz"\ngpu = "1"\nattack = "scale:3"\n',
     )
     assert seats(experiment, tmp_path / "shards") == (
         Seat("a", tmp_path / "shards" / "s0.npz", "cpu"),
-        Seat("s1", tmp_path / "elsewhere" / "s1.npz", "1"),
+        Seat("s1", tmp_path / "elsewhere" / "s1.npz", "1", Attack("scale", 3.0)),
     )
 
 
@@ -103,6 +104,13 @@ def test_a_peers_token_is_not_on_its_command_line(tmp_path: Path) -> None:
     assert "secret" not in command.argv
     assert "--alone" in command.argv
     assert list(command.argv)[1:6] == ["-m", "peer", "start", "--json", "--data"]
+
+
+def test_a_peer_is_told_how_to_attack(tmp_path: Path) -> None:
+    seat = Seat("a", Path("/shards/s0.npz"), "cpu", Attack("noise", 0.5))
+    command = peer_command(load(tmp_path), seat, out=tmp_path, threads=1, environ={})
+    argv = list(command.argv)
+    assert argv[argv.index("--attack") + 1] == "noise:0.5"
 
 
 def test_threads_are_at_least_one() -> None:

@@ -1,6 +1,7 @@
 """What a run came to, as JSON, as a table and in words."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def test_result_json_has_the_rows_and_whoever_failed(tmp_path: Path) -> None:
         "own_accuracy": 0.75,
         "served": "trained",
         "helped_most_by": "b",
+        "attack": "",
     }
     assert raw["failed"] == [{"name": "c", "code": -9, "words": "it was killed by SIGKILL"}]
 
@@ -71,6 +73,12 @@ def test_the_table_shows_means_and_what_is_not_known_as_a_dash() -> None:
     assert rows["a"] == ["mnist", "0", "40", "4", "50.0%", "-", "25.0%", "75.0%", "75.0%", "b"]
     assert rows["mean"] == ["50.0%", "-", "25.0%", "87.5%", "87.5%"]
     assert remarks(RESULT) == ["rounds in which a neighbour was missing: b 1"]
+
+
+def test_whoever_attacked_is_named() -> None:
+    attacker = replace(summary("b", 1.0), attack="signflip:2.0")
+    said = remarks(replace(RESULT, peers=(summary("a", 0.75), attacker)))
+    assert said[-1] == "attacked the others: b (signflip:2.0)"
 
 
 def whole(camps: tuple[int, ...], domains: tuple[str, ...]) -> Affinity:

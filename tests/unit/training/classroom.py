@@ -1,5 +1,6 @@
 """Trainers in one process on small real digits, exchanging the files that peers would pull."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,8 @@ class Pupil:
     """One trainer and what its node would tell it."""
 
     def __init__(self, folder: Path, name: str, **options: Value) -> None:
+        """Options of the run; `attack` says how this one attacks."""
+        attack = str(options.pop("attack", ""))
         self.name = name
         self.folder = folder / name
         self.folder.mkdir()
@@ -69,6 +72,7 @@ class Pupil:
                 str(self.shard),
                 "cpu",
                 str(self.folder),
+                attack,
             )
         )
 
@@ -78,8 +82,8 @@ class Pupil:
             Mix(round_no, len(inputs), tuple(Part(ref, 1.0) for ref in inputs), ())
         )
         self.done = self.trainer.train(Train(round_no), lambda _done, _planned: None)
-        scores = self.trainer.evaluate(Evaluate(round_no))
-        return self.trainer.publish(Publish(round_no)).snapshot, scores
+        self.scores = replace(self.trainer.evaluate(Evaluate(round_no)), seconds=0.0)
+        return self.trainer.publish(Publish(round_no)).snapshot, self.scores
 
     def fault(self, neighbour: str, ref: SnapshotRef) -> str:
         return self.trainer.inspect(Inspect(neighbour, ref)).fault
