@@ -63,7 +63,9 @@ def serve(pipe: Connection, shop: Shop) -> None:
         events: Inbox[Event] = Inbox(transport.wake())
         bind = "tcp://127.0.0.1:0"
         with (
-            Server(transport, bind=bind, name=SERVER, events=events) as server,
+            Server(
+                transport, bind=bind, name=SERVER, sign_secret=bytes(32), events=events
+            ) as server,
             Puller(transport, events=events),
         ):
             server.open(RUN, shop.schema)

@@ -357,7 +357,10 @@ class Node:
             self._dialled[name] = where
             if name not in self._links:
                 silence_s = self.machine.pace.silence_s
-                self._links[name] = links.Link(self._hello, neighbour=name, silence_s=silence_s)
+                sign_key = by_name[name].sign_key  # bound to the name for the whole run
+                self._links[name] = links.Link(
+                    self._hello, neighbour=name, sign_key=sign_key, silence_s=silence_s
+                )
             acts.append(Dial(name, *where))
         return tuple(acts)
 
@@ -421,7 +424,7 @@ def _heard(
                 return down(name, reason, now_s)
             case links.Waiting(not_yet):
                 return machine.waiting(name, not_yet, now_s)
-            case links.Answered(_, manifest, digest):
+            case links.Answered(_, manifest, digest, _):
                 return machine.answered(name, manifest, digest, now_s)
             case links.Refused(reason):
                 return machine.refused(name, reason, now_s)

@@ -101,7 +101,13 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
             bind = _bind(asked.bind, found.join)
             events: Inbox[Event] = Inbox(transport.wake())
             with (
-                Server(transport, bind=bind.endpoint, name=seat.name, events=events) as server,
+                Server(
+                    transport,
+                    bind=bind.endpoint,
+                    name=seat.name,
+                    sign_secret=identity.sign_secret,
+                    events=events,
+                ) as server,
                 Puller(transport, events=events) as puller,
             ):
                 address = _advertised(asked.advertise, bind, server.address, found.join)

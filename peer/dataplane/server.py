@@ -31,6 +31,7 @@ class Server:
         *,
         bind: str,
         name: PeerId,
+        sign_secret: bytes,
         events: Inbox[Event],
         clock: Clock | None = None,
     ) -> None:
@@ -40,12 +41,14 @@ class Server:
             transport: with this node's keys.
             bind: e.g. tcp://0.0.0.0:0.
             name: ours.
+            sign_secret: Ed25519, to vouch for what is served; it never leaves this process.
             events: where the node is told.
             clock: the machine's own, unless given.
         """
         self._transport = transport
         self._bind = bind
         self._name = name
+        self._sign_secret = sign_secret
         self._events = events
         self._clock = clock or MonotonicClock()
         self._names: Names = {}  # replaced, never changed: three threads read it
@@ -85,7 +88,8 @@ class Server:
 
     def open(self, run: bytes, schema: bytes) -> None:
         """Answer the members of this run from now on; those who came before waited unheard."""
-        self._orders.put(lambda desk: desk.open(Shelf(run=run, name=self._name, schema=schema)))
+        shelf = Shelf(run=run, name=self._name, schema=schema, sign_secret=self._sign_secret)
+        self._orders.put(lambda desk: desk.open(shelf))
 
     def members(self, names: Names) -> None:
         """Who may connect: every admitted key that is not revoked, and its name."""

@@ -88,6 +88,7 @@ class PeerHost:
         self,
         node: Node,
         *,
+        sign_secret: bytes,
         fabric: Fabric,
         engine: Engine,
         timing: Timing,
@@ -96,6 +97,7 @@ class PeerHost:
         self.node = node
         self.me = node.plan.me
         self.over: Over | None = None
+        self._sign_secret = sign_secret
         self._fabric = fabric
         self._engine = engine
         self._timing = timing
@@ -163,7 +165,9 @@ class PeerHost:
             case Members():
                 pass  # names are not forged here
             case Open(run, schema):
-                self._shelf = Shelf(run=run, name=self.me, schema=schema)
+                self._shelf = Shelf(
+                    run=run, name=self.me, schema=schema, sign_secret=self._sign_secret
+                )
             case Tell(round_no, phase, fraction, eta_s):
                 if self._shelf is not None:
                     self._shelf.status(Status(round_no, phase, fraction, eta_s))

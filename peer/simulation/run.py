@@ -29,6 +29,7 @@ from protocol.ids import peer_id
 from protocol.manifest import Manifest
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option
+from protocol.wire.signing import sign_public
 
 __all__ = ["simulate"]
 
@@ -100,7 +101,7 @@ def _host(
         role="peer",
         instance=key_of(me, "instance")[:8],
         address=f"tcp://{me}:1",
-        sign_key=key_of(me, "sign"),
+        sign_key=sign_public(key_of(me, "sign")),
         wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
     )
     plan = Plan(
@@ -116,6 +117,7 @@ def _host(
     membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
     return PeerHost(
         Node(plan, membership),
+        sign_secret=key_of(me, "sign"),
         fabric=world,
         engine=engine,
         timing=world.timing,

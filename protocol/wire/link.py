@@ -53,6 +53,7 @@ from protocol.wire.messages import (
     SnapshotManifest,
     Welcome,
 )
+from protocol.wire.signing import signed_snapshot
 
 __all__ = [
     "Answered",
@@ -82,18 +83,26 @@ class Link:
     """Feed it what happens; carry out what it returns, in order."""
 
     def __init__(
-        self, hello: Hello, *, neighbour: PeerId, silence_s: float = 10.0, reask_s: float = 20.0
+        self,
+        hello: Hello,
+        *,
+        neighbour: PeerId,
+        sign_key: bytes,
+        silence_s: float = 10.0,
+        reask_s: float = 20.0,
     ) -> None:
         """Begin disconnected, with nothing to ask.
 
         Args:
             hello: how we greet.
             neighbour: the name that the server key belongs to.
+            sign_key: the neighbour's, from the view; what it did not sign is not taken.
             silence_s: without a message while one is due, before the link counts as down, > 0.
             reask_s: until a standing question is put again, > 0.
         """
         self._hello = hello
         self._neighbour = neighbour
+        self._sign_key = sign_key
         self._silence_s = silence_s
         self._reask_s = reask_s
         self._stage = _Stage.DOWN
@@ -217,8 +226,11 @@ class Link:
             return self._wake_at()  # an answer that came too late, to a question put twice
         manifest = decode_document(SnapshotManifest, offer.manifest)
         self._check(manifest, offer)
+        name = digest(offer.manifest)
+        if not signed_snapshot(self._sign_key, name, offer.signature):
+            raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
         self._asked = None
-        answered = Answered(offer.round_no, manifest, digest(offer.manifest))
+        answered = Answered(offer.round_no, manifest, name, offer.signature)
         return answered, *self._wake_at()
 
     def _check(self, manifest: SnapshotManifest, offer: Offer) -> None:

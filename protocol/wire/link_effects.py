@@ -50,11 +50,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The question is closed. The manifest is theirs, of our run and schema."""
+    """The question is closed. The manifest is theirs, signed, of our run and schema."""
 
     round_no: int  # asked or newer
     manifest: SnapshotManifest
     digest: bytes  # of the encoded manifest: the name of the snapshot
+    signature: bytes  # of the manifest's sender, for whoever gets it from a third peer
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,7 @@ class Offer:
     round_no: RoundNo  # the one asked, or the newest when that one is gone
     attempt: Attempt
     manifest: Annotated[bytes, Size(1, MAX_MANIFEST_BYTES)]  # an encoded SnapshotManifest
+    signature: Signature  # Ed25519, by the manifest's sender, over the snapshot's name
 
 
 @dataclass(frozen=True, slots=True)

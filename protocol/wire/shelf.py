@@ -11,6 +11,7 @@ from typing import TypeAlias, assert_never
 
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.ids import PeerId
+from protocol.wire.digest import digest
 from protocol.wire.link_effects import WakeAt
 from protocol.wire.messages import (
     WIRE_VERSION,
@@ -31,6 +32,7 @@ from protocol.wire.messages import (
     Refuse,
     Welcome,
 )
+from protocol.wire.signing import sign_snapshot
 
 __all__ = ["SNAPSHOTS_KEPT", "Effect", "PeerDone", "Reply", "Shelf", "Status"]
 
@@ -65,22 +67,30 @@ class Status:
     eta_s: float = 0.0  # until its result; 0 when it cannot tell
 
 
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    manifest: bytes
+    signature: bytes
+
+
 class Shelf:
     """Feed it what happens; carry out what it returns, in order."""
 
-    def __init__(self, *, run: bytes, name: PeerId, schema: bytes) -> None:
+    def __init__(self, *, run: bytes, name: PeerId, schema: bytes, sign_secret: bytes) -> None:
         """Begin with nothing to offer.
 
         Args:
             run: 16 bytes.
             name: ours.
             schema: digest of what is shared, 32 bytes.
+            sign_secret: Ed25519, to vouch for what is offered.
         """
         self._run = run
         self._name = name
         self._schema = schema
+        self._sign_secret = sign_secret
         self._status = Status(at_round=0, phase="lobby")
-        self._manifests: dict[Part, dict[int, bytes]] = {}  # by round, oldest first
+        self._offered: dict[Part, dict[int, _Offered]] = {}  # by round, oldest first
         self._routes: dict[bytes, PeerId] = {}  # last heard of last
         self._questions: dict[bytes, Ask] = {}  # by route
         self._remind_at_s = 0.0
@@ -91,7 +101,7 @@ class Shelf:
         return self._newest(Part.RESULT)
 
     def _newest(self, part: Part) -> int:
-        return max(self._manifests.get(part, ()), default=0)
+        return max(self._offered.get(part, ()), default=0)
 
     def status(self, status: Status) -> None:
         """From now on, tell this to those who wait."""
@@ -105,12 +115,13 @@ class Shelf:
         Raises:
             LocalProtocolError: it is older than the newest, or differs from it.
         """
-        kept, newest = self._manifests.setdefault(part, {}), self._newest(part)
-        if kept.get(round_no, manifest) != manifest or round_no < newest:
+        kept, newest = self._offered.setdefault(part, {}), self._newest(part)
+        before = kept.get(round_no)
+        if round_no < newest or (before is not None and before.manifest != manifest):
             raise LocalProtocolError(
                 f"round {round_no} cannot be published after round {newest}, or twice"
             )
-        kept[round_no] = manifest
+        kept[round_no] = _Offered(manifest, sign_snapshot(self._sign_secret, digest(manifest)))
         for old in sorted(kept)[:-SNAPSHOTS_KEPT]:
             del kept[old]
         answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
@@ -197,12 +208,13 @@ class Shelf:
         return WakeAt(self._remind_at_s)
 
     def _has(self, ask: Ask) -> bool:
-        return ask.part in self._manifests and self._newest(ask.part) >= ask.round_no
+        return ask.part in self._offered and self._newest(ask.part) >= ask.round_no
 
     def _offer(self, ask: Ask) -> Offer:
-        kept = self._manifests[ask.part]
+        kept = self._offered[ask.part]
         round_no = ask.round_no if ask.round_no in kept else self._newest(ask.part)
-        return Offer(self._run, round_no, ask.attempt, kept[round_no])
+        offered = kept[round_no]
+        return Offer(self._run, round_no, ask.attempt, offered.manifest, offered.signature)
 
     def _not_yet(self, ask: Ask) -> NotYet:
         now = self._status

@@ -19,6 +19,8 @@ __all__ = [
     "seal_view",
     "sign",
     "sign_public",
+    "sign_snapshot",
+    "signed_snapshot",
     "verify",
 ]
 
@@ -51,6 +53,21 @@ def verify(public: bytes, purpose: Purpose, body: bytes, signature: bytes) -> bo
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def sign_snapshot(secret: bytes, name: bytes) -> bytes:
+    """Vouch for a snapshot: its name binds run, sender, part, round and every tensor.
+
+    Args:
+        secret: of the peer that the manifest calls its sender.
+        name: digest of the encoded manifest, 32 bytes.
+    """
+    return sign(secret, Purpose.SNAPSHOT, name)
+
+
+def signed_snapshot(public: bytes, name: bytes, signature: bytes) -> bool:
+    """Tell whether the peer with this key vouches for it, whoever handed it over."""
+    return verify(public, Purpose.SNAPSHOT, name, signature)
 
 
 def seal_view(view: View, secret: bytes) -> SignedView:

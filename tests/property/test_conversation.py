@@ -13,7 +13,17 @@ from protocol.wire import shelf as shelves
 from protocol.wire.codec import PEER
 from protocol.wire.link import Link
 from protocol.wire.shelf import Shelf
-from tests.unit.wire.conversation import HELLO, RUN, SCHEMA, A, B, encoded, name_of
+from tests.unit.wire.conversation import (
+    HELLO,
+    RUN,
+    SCHEMA,
+    SECRET,
+    SIGN_KEY,
+    A,
+    B,
+    encoded,
+    name_of,
+)
 
 FAIR_FROM_S = 60.0
 END_S = 200.0
@@ -29,8 +39,8 @@ class World:
         self._dice, self._loss, self._breaks = Random(seed), loss, breaks
         self._order, self._routes = count(), count(1)
         self._agenda: list[tuple[float, int, str, Any]] = []
-        self._link = Link(HELLO, neighbour=A, silence_s=5.0, reask_s=7.0)
-        self._shelf = Shelf(run=RUN, name=A, schema=SCHEMA)
+        self._link = Link(HELLO, neighbour=A, sign_key=SIGN_KEY, silence_s=5.0, reask_s=7.0)
+        self._shelf = Shelf(run=RUN, name=A, schema=SCHEMA, sign_secret=SECRET)
         self._route = 0
         self._wake_s: float | None = None
         self._shelf_wake_s: float | None = None
@@ -98,7 +108,7 @@ class World:
                     assert at_s > self.now_s
                     self._wake_s = at_s
                     self._later(at_s - self.now_s, "wake", at_s)
-                case links.Answered(round_no, _, digest):
+                case links.Answered(round_no, _, digest, _):
                     assert digest == name_of(round_no)
                     self.told.append(effect)
                     done = round_no >= ROUNDS

@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[Codec[Any], tuple[Any, ...]]] = {
             Refuse("wire version 2, shard4 speaks 1"),
             Ask(RUN, Part.RESULT, 8, 3),
             NotYet(RUN, 8, 3, 8, "train", 0.25, 12.5),
-            Offer(RUN, 8, 3, b"manifest"),
+            Offer(RUN, 8, 3, b"manifest", bytes(64)),
             Get(1, KEY, 0, 44_426 * 4, 1 << 20, 4),
             Credit(1, 2),
             Cancel(1),

@@ -50,6 +50,7 @@ from protocol.wire.messages import (
     Welcome,
 )
 from protocol.wire.shelf import Status
+from protocol.wire.signing import sign_snapshot
 from tests.leaks import no_leaks  # noqa: F401 - a fixture
 
 RUN = bytes(16)
@@ -69,7 +70,13 @@ class Node:
         stack.callback(self.transport.close)
         self.events: Inbox[Event] = Inbox(self.transport.wake())
         self.server = stack.enter_context(
-            Server(self.transport, bind="tcp://127.0.0.1:0", name=name, events=self.events)
+            Server(
+                self.transport,
+                bind="tcp://127.0.0.1:0",
+                name=name,
+                sign_secret=keys.sign_secret,
+                events=self.events,
+            )
         )
         self.puller = stack.enter_context(Puller(self.transport, events=self.events))
         self.heard: list[Event] = []
@@ -272,7 +279,9 @@ def test_a_question_is_answered_now_or_as_soon_as_there_is_an_answer(
     assert talk.hear() == NotYet(RUN, 1, 5, 1, "train", 0.5, 3.0)
     ref, _ = snapshot(tmp_path / "served", seed=1)
     a.server.publish(ref, 1)
-    assert talk.hear() == Offer(RUN, 1, 5, ref.manifest)
+    assert talk.hear() == Offer(
+        RUN, 1, 5, ref.manifest, sign_snapshot(a.keys.sign_secret, ref.digest)
+    )
     talk.say(Done(RUN))
     assert talk.hear() == DoneAck(RUN)
     assert a.until(lambda e: isinstance(e, PeerDone)) == PeerDone(B)
@@ -355,7 +364,8 @@ def test_a_restarted_server_finishes_what_it_began(tmp_path: Path) -> None:
         transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
         stack.callback(transport.close)
         events: Inbox[Event] = Inbox(transport.wake())
-        server = stack.enter_context(Server(transport, bind=address, name=A, events=events))
+        again = Server(transport, bind=address, name=A, sign_secret=keys.sign_secret, events=events)
+        server = stack.enter_context(again)
         server.open(RUN, schema())
         server.members(names)
         server.publish(ref, 1)
@@ -373,6 +383,7 @@ def test_a_port_in_use_is_the_operator_s_to_change() -> None:
                 transport,
                 bind=a.server.address,
                 name=A,
+                sign_secret=a.keys.sign_secret,
                 events=Inbox(transport.wake()),
             ),
         ):

@@ -29,6 +29,7 @@ from protocol.manifest import Manifest
 from protocol.wire.codec import decode_document
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option, SnapshotManifest
+from protocol.wire.signing import sign_public
 from tests.unit.training.classroom import write_digits
 
 
@@ -167,7 +168,7 @@ class Hamlet:
             role=role.value,
             instance=key_of(me, "instance")[:8],
             address=f"tcp://{me}:1",
-            sign_key=key_of(me, "sign"),
+            sign_key=sign_public(key_of(me, "sign")),
             wishes=_options(wishes.items()),
         )
         plan = Plan(
@@ -182,6 +183,7 @@ class Hamlet:
         )
         host = PeerHost(
             Node(plan, Membership(join, sign_key=coordinator.sign_key, where="here")),
+            sign_secret=key_of(me, "sign"),
             fabric=self.world,
             engine=self.engine,
             timing=self.world.timing,

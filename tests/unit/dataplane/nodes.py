@@ -17,6 +17,7 @@ A_KEY, B_KEY = b"a" * 32, b"b" * 32
 NAMES = {A_KEY: A, B_KEY: B}
 BODY = bytes(range(256)) * 400  # one tensor
 SPECS = (TensorSpec("params", "w", "uint8", (len(BODY),), digest(BODY)),)
+SECRET = b"s" * 32  # what a signs with
 SCHEMA = schema_digest(SPECS)
 
 

@@ -29,12 +29,14 @@ from protocol.wire.messages import (
 )
 from protocol.wire.serving import IDLE_S
 from protocol.wire.shelf import Shelf, Status
+from protocol.wire.signing import sign_snapshot
 from tests.unit.dataplane.nodes import (
     A_KEY,
     BODY,
     NAMES,
     RUN,
     SCHEMA,
+    SECRET,
     A,
     B,
     Nodes,
@@ -50,7 +52,7 @@ class Rig:
         self.names: dict[bytes, PeerId] = dict(NAMES)
         self.listener = nodes.a.listen("tcp://a:1", admits=lambda _: True)
         self.desk = Desk(self.listener, names=lambda: self.names, events=self.events)
-        self.desk.open(Shelf(run=RUN, name=A, schema=SCHEMA))
+        self.desk.open(Shelf(run=RUN, name=A, schema=SCHEMA, sign_secret=SECRET))
         self._nodes = nodes
         self.caller = self.call()
 
@@ -114,7 +116,7 @@ def test_those_who_wait_are_told_and_then_answered(rig: Rig, tmp_path: Path) -> 
     assert rig.heard() == [word]
     ref = published(tmp_path)
     rig.desk.publish(ref, 1)
-    assert rig.heard() == [Offer(RUN, 1, 1, ref.manifest)]
+    assert rig.heard() == [Offer(RUN, 1, 1, ref.manifest, sign_snapshot(SECRET, ref.digest))]
 
 
 def test_the_last_two_snapshots_are_kept(rig: Rig, tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ STEP_S = 0.05  # of everything but training
 PHASES_AT_WORK = {Phase.MIX, Phase.TRAIN, Phase.EVALUATE, Phase.PUBLISH}
 
 
+def secret_of(name: str) -> bytes:
+    """What a node signs with."""
+    return name.encode().ljust(32)
+
+
 class Ways(Protocol):
     """What a node sees of the valley."""
 
@@ -166,7 +171,9 @@ class Dweller:
             case Members(names):
                 self.names = frozenset(names.values())
             case Open(run, schema):
-                self.run, self.shelf = run, Shelf(run=run, name=self.name, schema=schema)
+                secret = secret_of(self.name)
+                self.run = run
+                self.shelf = Shelf(run=run, name=self.name, schema=schema, sign_secret=secret)
             case Tell(round_no, phase, fraction, eta_s):
                 if self.shelf is not None:
                     self.shelf.status(Status(round_no, phase, fraction, eta_s))

@@ -22,7 +22,7 @@ from protocol.wire.codec import COORDINATOR, encode_document
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join
 from protocol.wire.signing import sign_public
-from tests.unit.node.dweller import Dweller, Event
+from tests.unit.node.dweller import Dweller, Event, secret_of
 
 SECRET = bytes(range(32))
 TOKEN = b"t" * 16
@@ -101,7 +101,7 @@ class Valley:
             role="peer",
             instance=number.to_bytes(8),
             address=address,
-            sign_key=bytes(32),
+            sign_key=sign_public(secret_of(name)),
             wishes=Manifest(wishes).options(),
         )
         plan = Plan(

@@ -4,6 +4,7 @@ from protocol.ids import PeerId
 from protocol.wire.codec import encode_document
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
+from protocol.wire.link_effects import Answered
 from protocol.wire.messages import (
     WIRE_VERSION,
     Ask,
@@ -15,6 +16,7 @@ from protocol.wire.messages import (
     TensorSpec,
     Welcome,
 )
+from protocol.wire.signing import sign_public, sign_snapshot
 
 RUN = bytes(range(16))
 OTHER_RUN = bytes(16)
@@ -25,6 +27,8 @@ SPECS = (
 )
 SCHEMA = schema_digest(SPECS)
 HELLO = Hello(WIRE_VERSION, RUN, B, SCHEMA)  # b asks, a answers
+SECRET = b"a" * 32  # what a signs with
+SIGN_KEY = sign_public(SECRET)
 WELCOME = Welcome(A, 0)
 
 
@@ -53,4 +57,15 @@ def not_yet(round_no: int, attempt: int) -> NotYet:
 
 
 def offer(round_no: int, attempt: int) -> Offer:
-    return Offer(RUN, round_no, attempt, encoded(round_no))
+    return offer_of(encoded(round_no), attempt, round_no=round_no)
+
+
+def offer_of(encoded_manifest: bytes, attempt: int, *, round_no: int = 1) -> Offer:
+    """What a says of a manifest, with a's signature."""
+    signature = sign_snapshot(SECRET, digest(encoded_manifest))
+    return Offer(RUN, round_no, attempt, encoded_manifest, signature)
+
+
+def answered(round_no: int) -> Answered:
+    signature = sign_snapshot(SECRET, name_of(round_no))
+    return Answered(round_no, manifest(round_no), name_of(round_no), signature)

@@ -8,7 +8,6 @@ import pytest
 from protocol.errors import RemoteProtocolError
 from protocol.wire.codec import encode_document
 from protocol.wire.link import (
-    Answered,
     Finished,
     Link,
     LinkDown,
@@ -28,30 +27,35 @@ from protocol.wire.messages import (
     DoneAck,
     Err,
     Get,
-    Offer,
     Part,
     Refuse,
     TensorSpec,
     Welcome,
 )
+from protocol.wire.signing import Purpose, sign, sign_snapshot
 from tests.unit.wire.conversation import (
     HELLO,
     OTHER_RUN,
     RUN,
+    SECRET,
+    SIGN_KEY,
     SPECS,
     WELCOME,
     A,
     B,
+    answered,
     ask,
+    encoded,
     manifest,
     name_of,
     not_yet,
     offer,
+    offer_of,
 )
 
 
 def fresh() -> Link:
-    return Link(HELLO, neighbour=A, silence_s=10.0, reask_s=20.0)
+    return Link(HELLO, neighbour=A, sign_key=SIGN_KEY, silence_s=10.0, reask_s=20.0)
 
 
 def up(*, now_s: float = 0.0) -> Link:
@@ -91,7 +95,7 @@ def test_not_yet_keeps_the_question_open() -> None:
 def test_an_offer_closes_the_question_once() -> None:
     link = up()
     link.ask(1, 0.0)
-    assert link.receive(offer(1, 1), 1.0) == (Answered(1, manifest(1), name_of(1)),)
+    assert link.receive(offer(1, 1), 1.0) == (answered(1),)
     assert link.receive(offer(1, 1), 2.0) == ()
     assert link.receive(not_yet(1, 1), 2.0) == ()
 
@@ -100,7 +104,7 @@ def test_a_newer_round_than_asked_is_an_answer_and_an_older_one_is_not() -> None
     link = up()
     link.ask(2, 0.0)
     assert link.receive(offer(1, 1), 1.0) == (WakeAt(11.0),)
-    assert link.receive(offer(4, 1), 2.0) == (Answered(4, manifest(4), name_of(4)),)
+    assert link.receive(offer(4, 1), 2.0) == (answered(4),)
 
 
 def test_an_answer_to_an_older_attempt_is_an_answer() -> None:
@@ -109,7 +113,7 @@ def test_an_answer_to_an_older_attempt_is_an_answer() -> None:
     link.receive(not_yet(1, 1), 9.0)
     link.receive(not_yet(1, 1), 18.0)
     assert link.wake(20.0)[0] == Send(ask(1, 2))
-    assert link.receive(offer(1, 1), 21.0) == (Answered(1, manifest(1), name_of(1)),)
+    assert link.receive(offer(1, 1), 21.0) == (answered(1),)
 
 
 def test_an_answer_of_another_run_is_dropped() -> None:
@@ -238,6 +242,7 @@ def test_what_only_askers_say_is_a_breach(message: Any) -> None:
         (manifest(1, sender=B), "sender b, not a"),
         (manifest(1, run=OTHER_RUN), "run 0000"),
         (manifest(2), "round 2, not 1"),
+        (replace(manifest(1), part=Part.STATE), "part state, not result"),
         (replace(manifest(1), tensors=SPECS[:1]), "schema"),
         (
             replace(
@@ -251,7 +256,26 @@ def test_a_manifest_that_is_not_theirs_of_our_run_is_a_breach(wrong: Any, why: s
     link = up()
     link.ask(1, 0.0)
     with pytest.raises(RemoteProtocolError, match=why):
-        link.receive(Offer(RUN, 1, 1, encode_document(wrong)), 1.0)
+        link.receive(offer_of(encode_document(wrong), 1), 1.0)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        bytes(64),
+        sign_snapshot(SECRET, name_of(2)),  # a's word for another round
+        sign_snapshot(b"b" * 32, name_of(1)),  # another peer's word for this one
+        sign(SECRET, Purpose.VIEW, name_of(1)),  # a's word about something else
+        sign(SECRET, Purpose.SNAPSHOT, encoded(1)),  # of the manifest, not of its name
+    ],
+    ids=["none", "round", "peer", "purpose", "body"],
+)
+def test_a_manifest_that_its_sender_did_not_sign_is_a_breach(signature: bytes) -> None:
+    link = up()
+    link.ask(1, 0.0)
+    with pytest.raises(RemoteProtocolError, match="manifest of a: the signature does not fit"):
+        link.receive(replace(offer(1, 1), signature=signature), 1.0)
+    assert link.receive(offer(1, 1), 1.0) == (answered(1),)
 
 
 def test_an_answer_to_a_question_not_yet_put_is_a_breach() -> None:

@@ -26,6 +26,7 @@ from tests.unit.wire.conversation import (
     OTHER_RUN,
     RUN,
     SCHEMA,
+    SECRET,
     WELCOME,
     A,
     B,
@@ -40,7 +41,7 @@ C = PeerId("c")
 
 
 def shelf(*rounds: int) -> Shelf:
-    made = Shelf(run=RUN, name=A, schema=SCHEMA)
+    made = Shelf(run=RUN, name=A, schema=SCHEMA, sign_secret=SECRET)
     made.status(Status(at_round=2, phase="train", fraction=0.5, eta_s=3.0))
     for round_no in rounds:
         made.publish(round_no, encoded(round_no))
