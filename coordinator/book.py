@@ -5,6 +5,7 @@ Values only: the directory changes them, the journal writes them down.
 
 from dataclasses import dataclass, field
 
+from coordinator.tokens import Token
 from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
 from protocol.wire.messages import Epoch, Member, View
@@ -26,10 +27,14 @@ class Entry:
     ready: bool = False
     lost: bool = False  # its lease ran out
     left: bool = False
+    revoked: bool = False  # for good: its key never comes back
+    token: str = ""  # name of the one that it came in by
     round_no: int = 0  # a hint
 
     @property
     def state(self) -> str:
+        if self.revoked:
+            return "revoked"
         if self.left:
             return "left"
         if self.lost:
@@ -54,7 +59,7 @@ class Book:
 
     run: RunId
     run_name: str
-    token: bytes
+    token: bytes  # of the join string that the coordinator prints
     founders: int  # peers that the lobby waits for, >= 1
     bind: str = ""  # HOST:PORT, so that a restart is found where the join string says
     advertise: str = ""  # HOST
@@ -65,6 +70,11 @@ class Book:
     init: bytes = b""  # digest of the initial model; likewise
     founding: tuple[PeerId, ...] = ()  # round 1's roster, once it is fixed
     entries: dict[PeerId, Entry] = field(default_factory=dict)
+    tokens: list[Token] = field(default_factory=list)  # oldest first; `token` is among them
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            self.tokens.append(Token(secret=self.token))
 
     def view(self, counter: int) -> View:
         return View(

@@ -11,7 +11,7 @@ _SHOWN_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    event: str  # joined, returned, ready, lost, left or founded
+    event: str  # joined, returned, ready, lost, left, revoked or founded
     name: str  # of the member, or of the run
     text: str
 
@@ -59,6 +59,8 @@ def _member_change(before: Member | None, after: Member, view: View) -> Change |
             return Change("ready", name, f"{name} is ready: {status_line(view)}")
         case "lost":
             return Change("lost", name, f"{name} is lost: no sign of life for a whole lease")
+        case "revoked":
+            return Change("revoked", name, f"{name} was revoked")
         case _:
             return Change("left", name, f"{name} left")
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from signal import SIGINT, SIGTERM, signal
 
@@ -13,13 +14,19 @@ from coordinator.changes import status_line
 from coordinator.config import read_config
 from coordinator.directory import Directory
 from coordinator.display import display
-from coordinator.opening import Stored, announced, listen, opened, stored_run
+from coordinator.opening import Stored, announced, join_string, listen, opened, stored_run
+from coordinator.orders import give
 from coordinator.runtime import Runtime
+from coordinator.tokens import TOKEN_BYTES
 from protocol.clock import MonotonicClock, wall_s
 from protocol.console import Commands
+from protocol.errors import ConfigError
 from protocol.home import find_home
+from protocol.ids import peer_id
 from protocol.transport.base import Wake
+from protocol.transport.keys import load_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
+from protocol.wire.messages import NewToken, Revoke, Withdraw
 
 __all__ = ["main"]
 
@@ -93,6 +100,8 @@ def start(
                 sign_secret=run.identity.sign_secret,
                 lease_s=config.lease_s,
                 now_s=clock.now_s(),
+                operator=run.identity.curve_public,
+                since_1970_s=wall_s,
             )
             with announced(home, run) as join, _stopped_by_signals(transport.wake()) as stop:
                 about = {
@@ -142,6 +151,85 @@ def show(run_name: str | None, as_json: bool) -> None:
     for member in book.view(0).members:
         line = f"  {member.name:<24} {member.role:<6} {member.state:<8} round {member.round_no:<6}"
         click.echo(f"{line} {member.address}")
+
+
+@main.command()
+@click.argument("name")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def revoke(name: str, run_name: str | None) -> None:
+    """Shut a member out for good: its key is refused by all, and its transfers stop.
+
+    To be said on the coordinator's host, whether it runs or not. A running one tells all members at
+    once; one that is started later tells them then.
+    """
+    click.echo(give(find_home(os.environ), run_name, Revoke(peer_id(name))))
+
+
+@main.group(cls=Commands, invoke_without_command=True)
+@click.pass_context
+def tokens(context: click.Context) -> None:
+    """List, make and withdraw the tokens that let nodes in. Without a command: list."""
+    if context.invoked_subcommand is None:
+        _list_tokens(None)
+
+
+@tokens.command(name="list")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def list_tokens(run_name: str | None) -> None:
+    """Show each token by its name, never the token itself: who has it may join."""
+    _list_tokens(run_name)
+
+
+def _list_tokens(run_name: str | None) -> None:
+    book = stored_run(find_home(os.environ), run_name).book
+    for token in book.tokens:
+        fault = token.fault(wall_s())
+        state = fault.partition(token.name)[2].strip() if fault else "lets nodes in"
+        click.echo(f"{token.name}  {token.limits():<45} {state}")
+
+
+@tokens.command()
+@click.option(
+    "--until", metavar="DATE", help="Good until then, e.g. 2026-12-24 or 2026-12-24T18:00."
+)
+@click.option("--uses", type=click.IntRange(1, 2**31), metavar="N", help="Lets in N nodes.")
+@click.option("--single-use", is_flag=True, help="The same as --uses 1.")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def new(until: str | None, uses: int | None, single_use: bool, run_name: str | None) -> None:
+    """Make a token and print its join string, alone on stdout.
+
+    Without limits it is good for any number of nodes until it is withdrawn. DATE is in the time
+    zone of this host unless it names another, as in 2026-12-24T18:00+01:00.
+    """
+    if single_use and uses not in {None, 1}:
+        raise ConfigError("--single-use and --uses contradict each other", hint="give one of them")
+    home = find_home(os.environ)
+    secret = os.urandom(TOKEN_BYTES)
+    until_s = _until(until) if until is not None else 0.0
+    told = give(home, run_name, NewToken(secret, until_s, 1 if single_use else uses or 0))
+    stored = stored_run(home, run_name)
+    identity = load_identity(stored.folder / "identity.key")
+    click.echo(told, err=True)
+    click.echo(join_string(stored.book, identity, token=secret))
+
+
+def _until(typed: str) -> float:
+    try:
+        return datetime.fromisoformat(typed).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(
+            f"--until {typed} is not a date", hint="for example 2026-12-24 or 2026-12-24T18:00"
+        ) from error
+
+
+@tokens.command()
+@click.argument("token")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def withdraw(token: str, run_name: str | None) -> None:
+    """Let nobody in by TOKEN any more, as `tokens list` names it. Who is in stays."""
+    if not 1 <= len(token) <= 16:
+        raise ConfigError(f"{token[:20]!r} is not the name of a token", hint="see: tokens list")
+    click.echo(give(find_home(os.environ), run_name, Withdraw(token)))
 
 
 def _as_json(stored: Stored) -> Mapping[str, object]:

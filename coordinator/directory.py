@@ -5,19 +5,23 @@ files, or anything of a model but two digests of it.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from coordinator.admission import model_differences, reason_against, taken_over
+from coordinator.administration import Order, carry_out
+from coordinator.admission import REVOKED, model_differences, reason_against, taken_over
 from coordinator.book import Book, Entry
 from coordinator.bulletin import Bulletin
 from coordinator.gate import Gate
 from coordinator.sessions import Session, Sessions
+from coordinator.tokens import token_with
 from protocol.errors import ConfigError, RemoteProtocolError
 from protocol.ids import PeerId
 from protocol.manifest import Manifest, conflicts
 from protocol.wire.codec import COORDINATOR
+from protocol.wire.fields import as_text
 from protocol.wire.messages import (
     Admitted,
     CoordinatorMessage,
@@ -25,12 +29,16 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    NewToken,
     Ready,
     Refuse,
     Renew,
+    Revoke,
     Settle,
     SignedView,
+    Told,
     View,
+    Withdraw,
 )
 
 __all__ = ["Directory", "Effect", "Reply", "Save", "WakeAt"]
@@ -65,7 +73,16 @@ Effect: TypeAlias = Reply | Save | WakeAt
 class Directory:
     """The members of one run."""
 
-    def __init__(self, book: Book, *, sign_secret: bytes, lease_s: float, now_s: float) -> None:
+    def __init__(
+        self,
+        book: Book,
+        *,
+        sign_secret: bytes,
+        lease_s: float,
+        now_s: float,
+        operator: bytes = b"",
+        since_1970_s: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         """Open the book; its members have one lease to say that they are still there.
 
         Args:
@@ -73,11 +90,15 @@ class Directory:
             sign_secret: Ed25519, for the views.
             lease_s: how long a member may be silent, > 0.
             now_s: the instant.
+            operator: CURVE key of whoever may give orders; none may, unless given.
+            since_1970_s: for tokens with a date; without it, all of those are over.
         """
         self._book = book
+        self._operator = operator
+        self._since_1970_s = since_1970_s
         self._lease_s = lease_s
         self._bulletin = Bulletin(book, sign_secret=sign_secret)
-        self._expiry_s = {e.name: now_s + lease_s for e in book.entries.values() if not e.left}
+        self._expiry_s = {e.name: now_s + lease_s for e in book.entries.values() if not _is_out(e)}
         self._sessions = Sessions(remembered=MAX_DISPLACED)
         self._gate = Gate()
         self._saved_at_s = now_s
@@ -161,7 +182,9 @@ class Directory:
             self._gate.drop("garbage", key, str(error))
             return
         session, displaced = self._sessions.at(route), self._sessions.displaced_at(route)
-        if isinstance(message, Join):
+        if key == self._operator and isinstance(message, Revoke | NewToken | Withdraw):
+            yield from self._obey(route, message, now_s)
+        elif isinstance(message, Join):
             yield from self._join(route, key, message, now_s)
         elif session is not None:
             yield from self._hear(session, message, now_s)
@@ -182,7 +205,10 @@ class Directory:
                 yield from self._renew(session, message, now_s)
             case Leave():
                 yield self._part(session, message.reason, now_s)
-            case Join() | Admitted() | Lease() | SignedView() | Refuse():
+            case (
+                Join() | Admitted() | Lease() | SignedView() | Refuse()
+                | Revoke() | NewToken() | Withdraw() | Told()
+            ):  # fmt: skip
                 self._gate.drop("out of place", session.entry.curve_key, type(message).__name__)
             case _:
                 assert_never(message)
@@ -194,7 +220,7 @@ class Directory:
         is_member = entry is not None and entry.curve_key == key
         if not is_member and not self._gate.admits_stranger(key, now_s):
             return
-        reason = reason_against(self._book, join, key)
+        reason = reason_against(self._book, join, key, self._since_1970_s())
         if reason is not None:
             yield self._refuse(route, join.name, reason)
             return
@@ -216,6 +242,10 @@ class Directory:
             sign_key=join.sign_key,
             instance=join.instance,
         )
+        token = token_with(self._book.tokens, join.token)
+        if token is not None:
+            token.used += 1
+            entry.token = token.name
         self._book.entries[entry.name] = entry
         return entry
 
@@ -226,7 +256,7 @@ class Directory:
             entry.superseded = (*entry.superseded, entry.instance)[-MAX_SUPERSEDED:]
             entry.instance = join.instance
             entry.ready = False  # its model is yet to be built
-        entry.address, entry.sign_key = join.address, join.sign_key
+        entry.address = join.address
         entry.lost = entry.left = False
         return entry
 
@@ -282,6 +312,30 @@ class Directory:
         if renew.epoch != self._bulletin.epoch:
             yield self._show(session)
 
+    # -- what the operator says ----------------------------------------------------------------
+
+    def _obey(self, route: bytes, order: Order, now_s: float) -> Iterator[Effect]:
+        try:
+            done = carry_out(self._book, order, self._since_1970_s())
+        except ConfigError as error:
+            yield Reply(route, Refuse(as_text(error)))
+            return
+        _log.info("ordered: %s", done)
+        if isinstance(order, Revoke):
+            yield from self._cut_off(PeerId(order.name), now_s)
+        else:
+            yield self._save(now_s)
+        yield Reply(route, Told(as_text(done)))
+
+    def _cut_off(self, name: PeerId, now_s: float) -> Iterator[Effect]:
+        """Tell a revoked member, and all others by a new view."""
+        session = self._sessions.of(name)
+        if session is not None:
+            yield self._refuse(session.route, name, REVOKED)
+            self._sessions.close(session.route)
+        self._expiry_s.pop(name, None)
+        yield self._changed(now_s)
+
     # -- what comes of it ----------------------------------------------------------------------
 
     def _extend(self, entry: Entry, now_s: float) -> None:
@@ -332,3 +386,8 @@ class Directory:
     def _refuse(self, route: bytes, name: str, reason: str) -> Effect:
         self._gate.refused(name, reason)
         return Reply(route, Refuse(reason[:MAX_REASON_CHARS]))
+
+
+def _is_out(entry: Entry) -> bool:
+    """Nothing more is expected of it."""
+    return entry.left or entry.revoked

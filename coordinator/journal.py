@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.book import Book, Entry
+from coordinator.tokens import Token
 from protocol.errors import KeyFileError, OperatorError
 from protocol.home import sync_folder, write_atomically
 from protocol.ids import PeerId, RunId, peer_id
@@ -87,6 +88,7 @@ def _encoded(book: Book) -> bytes:
         "init": book.init.hex(),
         "founding": list(book.founding),
         "entries": [_entry_fields(entry) for entry in book.entries.values()],
+        "tokens": [_token_fields(token) for token in book.tokens],
     }
     text = {"format": _FORMAT, "checksum": _checksum(body), "book": body}
     return json.dumps(text, indent=1).encode() + b"\n"
@@ -104,7 +106,19 @@ def _entry_fields(entry: Entry) -> Mapping[str, object]:
         "ready": entry.ready,
         "lost": entry.lost,
         "left": entry.left,
+        "revoked": entry.revoked,
+        "token": entry.token,
         "round_no": entry.round_no,
+    }
+
+
+def _token_fields(token: Token) -> Mapping[str, object]:
+    return {
+        "secret": token.secret.hex(),
+        "until_s": token.until_s,
+        "uses": token.uses,
+        "used": token.used,
+        "withdrawn": token.withdrawn,
     }
 
 
@@ -130,6 +144,7 @@ def _decoded(content: bytes) -> Book:
         init=bytes.fromhex(body["init"]),
         founding=tuple(PeerId(name) for name in body["founding"]),
         entries={entry.name: entry for entry in entries},
+        tokens=[_token(fields) for fields in body["tokens"]],
     )
 
 
@@ -145,7 +160,19 @@ def _entry(fields: Mapping[str, Any]) -> Entry:
         ready=fields["ready"],
         lost=fields["lost"],
         left=fields["left"],
+        revoked=fields["revoked"],
+        token=fields["token"],
         round_no=fields["round_no"],
+    )
+
+
+def _token(fields: Mapping[str, Any]) -> Token:
+    return Token(
+        secret=bytes.fromhex(fields["secret"]),
+        until_s=fields["until_s"],
+        uses=fields["uses"],
+        used=fields["used"],
+        withdrawn=fields["withdrawn"],
     )
 
 

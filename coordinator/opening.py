@@ -17,7 +17,7 @@ from protocol.transport.addresses import HostPort, default_host, parse_host_port
 from protocol.transport.base import Listener, Transport
 from protocol.transport.keys import Identity, load_identity
 
-__all__ = ["Run", "Stored", "announced", "listen", "opened", "stored_run"]
+__all__ = ["Run", "Stored", "announced", "join_string", "listen", "opened", "stored_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Run:
 class Stored:
     """A run as its journal has it."""
 
+    folder: Path
     book: Book
     holder: str | None  # "HOST, pid N" while its coordinator runs
 
@@ -116,13 +117,7 @@ def _before(book: Book) -> HostPort | None:
 @contextmanager
 def announced(home: Home, run: Run) -> Iterator[JoinString]:
     """Write the book, and the join string where nodes on this host find it, until the end."""
-    join = JoinString(
-        host=run.book.advertise,
-        port=parse_host_port(run.book.bind, default_port=0).port,
-        curve_key=run.identity.curve_public,
-        sign_key=run.identity.sign_public,
-        token=run.book.token,
-    )
+    join = join_string(run.book, run.identity, token=run.book.token)
     word = f"{join}\n".encode()
     run.journal.save(run.book)
     write_private(run.folder / "join", word)
@@ -133,6 +128,17 @@ def announced(home: Home, run: Run) -> Iterator[JoinString]:
         with suppress(FileNotFoundError):
             if home.local_join.read_bytes() == word:  # not that of a coordinator started since
                 home.local_join.unlink()
+
+
+def join_string(book: Book, identity: Identity, *, token: bytes) -> JoinString:
+    """What a node needs to find this run, and to be let in by this token."""
+    return JoinString(
+        host=book.advertise,
+        port=parse_host_port(book.bind, default_port=0).port,
+        curve_key=identity.curve_public,
+        sign_key=identity.sign_public,
+        token=token,
+    )
 
 
 def stored_run(home: Home, name: str | None) -> Stored:
@@ -150,7 +156,7 @@ def stored_run(home: Home, name: str | None) -> Stored:
             f"there is no run {name}" if name else "no coordinator has led a run on this host",
             hint=f"there are: {', '.join(names)}" if names else "start one: coordinator start",
         )
-    return Stored(loaded.book, holder_of(folder / "lock"))
+    return Stored(folder, loaded.book, holder_of(folder / "lock"))
 
 
 def _newest(home: Home) -> Path | None:

@@ -38,6 +38,9 @@ class Sessions:
     def at(self, route: bytes) -> Session | None:
         return self._by_route.get(route)
 
+    def of(self, name: PeerId) -> Session | None:
+        return self._by_name.get(name)
+
     def open(self, entry: Entry, route: bytes) -> Session:
         """Make this connection the one that the member speaks on."""
         if entry.name in self._by_name:

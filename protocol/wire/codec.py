@@ -28,17 +28,21 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    NewToken,
     NotYet,
     Offer,
     PeerMessage,
     Ready,
     Refuse,
     Renew,
+    Revoke,
     Settle,
     SignedView,
     SnapshotManifest,
+    Told,
     View,
     Welcome,
+    Withdraw,
 )
 from protocol.wire.shape import Bad, Cursor, pack, shape_of
 
@@ -160,10 +164,16 @@ COORDINATOR: Final[Codec[CoordinatorMessage]] = Codec(
         37: Lease,
         38: SignedView,
         39: Leave,
+        40: Revoke,
+        41: NewToken,
+        42: Withdraw,
+        43: Told,
         3: Refuse,
     },
     max_bytes=MAX_MANIFEST_BYTES + 65536,  # an Admitted with the largest view and all options
-    tighter=dict.fromkeys((Join, Settle, Ready, Renew, Leave), MAX_REQUEST_BYTES),
+    tighter=dict.fromkeys(
+        (Join, Settle, Ready, Renew, Leave, Revoke, NewToken, Withdraw), MAX_REQUEST_BYTES
+    ),
 )
 
 DOCUMENTS: Final[Codec[SnapshotManifest | View]] = Codec(

@@ -35,12 +35,16 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    NewToken,
     Ready,
     Refuse,
     Renew,
+    Revoke,
     Settle,
     SignedView,
+    Told,
     View,
+    Withdraw,
 )
 from protocol.wire.signing import open_view
 
@@ -287,7 +291,10 @@ class Membership:
             case Refuse():
                 self._over = True
                 return (Refused(message.reason),)
-            case Join() | Settle() | Ready() | Renew() | Leave():
+            case (
+                Join() | Settle() | Ready() | Renew() | Leave()
+                | Revoke() | NewToken() | Withdraw() | Told()
+            ):  # fmt: skip
                 raise RemoteProtocolError(f"a coordinator says no {type(message).__name__}")
             case _:
                 assert_never(message)

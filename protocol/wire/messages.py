@@ -53,6 +53,7 @@ __all__ = [
     "Lease",
     "Leave",
     "Member",
+    "NewToken",
     "NotYet",
     "Offer",
     "Option",
@@ -61,12 +62,15 @@ __all__ = [
     "Ready",
     "Refuse",
     "Renew",
+    "Revoke",
     "Settle",
     "SignedView",
     "SnapshotManifest",
     "TensorSpec",
+    "Told",
     "View",
     "Welcome",
+    "Withdraw",
 ]
 
 WIRE_VERSION = 1
@@ -358,6 +362,46 @@ class Leave:
     reason: Text
 
 
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Said with the coordinator's own key, as are the other orders: that member is out for good."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    token: Annotated[bytes, Size(16, 16)]
+    until_s: Annotated[float, Range(0.0, 1e11)]  # since 1970; 0: for ever
+    uses: Annotated[int, Range(0, 2**31)]  # nodes that it may let in; 0: any number
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """This token lets nobody in any more; who is in stays."""
+
+    token: Annotated[str, Size(1, 16)]  # its name
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The order was carried out and written down."""
+
+    text: Text
+
+
 CoordinatorMessage: TypeAlias = (
-    Join | Admitted | Settle | Ready | Renew | Lease | SignedView | Leave | Refuse
+    Join
+    | Admitted
+    | Settle
+    | Ready
+    | Renew
+    | Lease
+    | SignedView
+    | Leave
+    | Refuse
+    | Revoke
+    | NewToken
+    | Withdraw
+    | Told
 )

@@ -20,8 +20,10 @@ from protocol.wire.messages import (
     Epoch,
     Join,
     Leave,
+    NewToken,
     Ready,
     Renew,
+    Revoke,
     Settle,
     SignedView,
     View,
@@ -32,6 +34,7 @@ SECRET = bytes(range(32))
 LEASE_S = 15.0
 NAMES, KEYS = "abcde", range(6)
 TOKEN = b"t" * 16
+OPERATOR = b"o" * 32
 
 names = st.sampled_from(NAMES)
 keys = st.sampled_from(KEYS)
@@ -67,6 +70,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         self.founding: tuple[str, ...] = ()
         self.options: Manifest | None = None
         self.bound: dict[str, bytes] = {}  # name to key
+        self.revoked: set[bytes] = set()  # keys
         self.written: frozenset[str] = frozenset()
         self.book = Book(
             run=RunId(b"r" * 16),
@@ -79,7 +83,9 @@ class DirectoryMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.book.incarnation += 1
-        self.directory = Directory(self.book, sign_secret=SECRET, lease_s=LEASE_S, now_s=self.now_s)
+        self.directory = Directory(
+            self.book, sign_secret=SECRET, lease_s=LEASE_S, now_s=self.now_s, operator=OPERATOR
+        )
 
     # -- what may happen ------------------------------------------------------------------------
 
@@ -95,9 +101,11 @@ class DirectoryMachine(RuleBasedStateMachine):
     def joins(
         self, key: int, name: str, instance: int, token: bytes, wishes: dict[str, int]
     ) -> None:
+        is_back = self.bound.get(name) == self.key(key)
         effects = self.says(key, join(name, instance=instance, token=token, wishes=wishes))
         if any(isinstance(e, Reply) and isinstance(e.message, Admitted) for e in effects):
-            assert token == TOKEN
+            assert is_back or token == TOKEN
+            assert self.key(key) not in self.revoked
 
     @rule(key=keys, options=lines)
     def settles(self, key: int, options: dict[str, int]) -> None:
@@ -114,6 +122,23 @@ class DirectoryMachine(RuleBasedStateMachine):
     @rule(key=keys)
     def leaves(self, key: int) -> None:
         self.says(key, Leave("done"))
+
+    @rule(name=names)
+    def is_revoked(self, name: str) -> None:
+        if name in self.bound:
+            self.revoked.add(self.bound[name])
+        header = COORDINATOR.encode(Revoke(name))
+        self.take(self.directory.receive(b"admin", OPERATOR, header, self.now_s))
+
+    @rule(key=keys, name=names)
+    def gives_orders_without_the_right(self, key: int, name: str) -> None:
+        before = self.directory.view
+        self.says(key, Revoke(name))
+        self.says(key, NewToken(b"y" * 16, 0.0, 0))
+        assert [m.state == "revoked" for m in self.directory.view.members] == [
+            m.state == "revoked" for m in before.members
+        ]
+        assert len(self.book.tokens) == 1
 
     @rule(key=keys, header=st.binary(max_size=60))
     def talks_nonsense(self, key: int, header: bytes) -> None:
@@ -203,6 +228,11 @@ class DirectoryMachine(RuleBasedStateMachine):
         assert len(set(now.values())) == len(now)
         assert self.bound.items() <= now.items()
         self.bound = now
+
+    @invariant()
+    def who_was_revoked_stays_so(self) -> None:
+        members = self.directory.view.members
+        assert {m.curve_key for m in members if m.state == "revoked"} == self.revoked
 
     @invariant()
     def nobody_is_ready_before_the_manifest_is_settled(self) -> None:

@@ -22,11 +22,13 @@ from protocol.wire.membership_effects import (
     GaveUp,
     Refused,
 )
+from protocol.wire.messages import Member
 from tests.integration.coordinator.station import (
     WHOLE,
     WITHIN_S,
     Coordinator,
     Host,
+    Visitor,
     command,
     started,
 )
@@ -231,3 +233,93 @@ def test_a_host_without_a_default_route_still_finds_its_address() -> None:
         ["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=True
     )
     assert told.stdout == "10.77.0.5\n"
+
+
+def test_a_member_of_a_running_coordinator_is_revoked_and_stays_so(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, join):
+        a, b = hosts[0].visit(join, "a"), hosts[1].visit(join, "b")
+        a.get_ready()
+        b.get_ready()
+        done = command(tmp_path, "revoke", "a")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("a is revoked; it came in by the token")
+        assert "this key was revoked" in a.until_told(Refused).reason
+        b.until(lambda: "revoked" in [m.state for m in members_of(b)])
+        coordinator.stop(SIGKILL)
+    with started(tmp_path, "--run", "demo") as (_, join):
+        told = hosts[0].visit(join, "a").until_told(Refused)
+        assert "this key was revoked" in told.reason
+
+
+def members_of(visitor: Visitor) -> tuple[Member, ...]:
+    return visitor.machine.view.members if visitor.machine.view is not None else ()
+
+
+def test_a_member_is_revoked_while_the_coordinator_is_down(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        coordinator.stop()
+    assert command(tmp_path, "revoke", "a", "--run", "demo").returncode == 0
+    missing = command(tmp_path, "revoke", "nobody")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "Error: there is no member nobody in the run demo\n  there are: a" in missing.stderr
+    with started(tmp_path, "--run", "demo") as (_, join):
+        told = hosts[0].visit(join, "a").until_told(Refused)
+        assert "this key was revoked" in told.reason
+
+
+def test_a_single_use_token_lets_one_in(tmp_path: Path, hosts: list[Host]) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (_, join):
+        made = command(tmp_path, "tokens", "new", "--single-use")
+        single = JoinString.parse(made.stdout)
+        assert replace(single, token=join.token) == join
+        hosts[0].visit(single, "a").get_ready()
+        told = hosts[1].visit(single, "b").until_told(Refused)
+        assert "was good once and is used up: ask for a new join string" in told.reason
+        listed = command(tmp_path, "tokens").stdout.splitlines()
+        assert [line.split()[1:] for line in listed] == [
+            ["for", "ever,", "used", "0", "times", "lets", "nodes", "in"],
+            [
+                "for",
+                "ever,",
+                "used",
+                "1",
+                "of",
+                "1",
+                "was",
+                "good",
+                "once",
+                "and",
+                "is",
+                "used",
+                "up",
+            ],
+        ]
+        first = listed[0].split()[0]
+        assert command(tmp_path, "tokens", "withdraw", first).stdout == (
+            f"token {first} is withdrawn\n"
+        )
+        told = hosts[1].visit(join, "b").until_told(Refused)
+        assert f"the token {first} was withdrawn" in told.reason
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--until", "tomorrow"), "Error: --until tomorrow is not a date"),
+        (("--until", "2001-01-01"), "Error: the token would be over before it began"),
+        (("--single-use", "--uses", "2"), "Error: --single-use and --uses contradict each other"),
+    ],
+)
+def test_a_token_that_cannot_be_made_is_one_line(
+    tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    with started(tmp_path, *LOCAL) as (coordinator, _):
+        coordinator.stop()
+    done = command(tmp_path, "tokens", "new", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line in done.stderr

@@ -22,6 +22,7 @@ from protocol.wire.messages import (
     Renew,
     Settle,
     SignedView,
+    Told,
     View,
 )
 from protocol.wire.signing import open_view, sign_public
@@ -70,6 +71,7 @@ class Node:
 
 
 A, B, C = Node("a"), Node("b"), Node("c")
+OPERATOR = Node("operator")
 
 
 class Town:
@@ -87,8 +89,18 @@ class Town:
             options=pinned or Manifest(),
         )
         self.now_s = 0.0
+        self.since_1970_s = 1.8e9
+        self.open()
+
+    def open(self) -> None:
+        """Start the directory, for the first time or again over the same book."""
         self.directory = Directory(
-            self.book, sign_secret=SIGN_SECRET, lease_s=LEASE_S, now_s=self.now_s
+            self.book,
+            sign_secret=SIGN_SECRET,
+            lease_s=LEASE_S,
+            now_s=self.now_s,
+            operator=OPERATOR.key,
+            since_1970_s=lambda: self.since_1970_s,
         )
 
     def hear(self, node: Node, message: CoordinatorMessage) -> tuple[Effect, ...]:
@@ -110,6 +122,13 @@ class Town:
 
     def renew(self, node: Node, *, epoch: Epoch | None = None) -> tuple[Effect, ...]:
         return self.hear(node, Renew(epoch or self.directory.epoch, 1, "train"))
+
+    def order(self, order: CoordinatorMessage) -> tuple[str, tuple[Effect, ...]]:
+        """What the operator is told, and all effects."""
+        effects = self.hear(OPERATOR, order)
+        (answer,) = answers(effects, OPERATOR)
+        assert isinstance(answer, Told | Refuse)
+        return (answer.text if isinstance(answer, Told) else f"no: {answer.reason}"), effects
 
     def leave(self, node: Node) -> tuple[Effect, ...]:
         return self.hear(node, Leave("done"))
