@@ -79,8 +79,7 @@ class Bench:
             settings.model_options.norm,
             seed,
         ).to(device)
-        method = make_method(settings.recipe.flat())
-        model = method.solver.adapt(raw)
+        method, model = make_method(settings.recipe.flat()).fit(raw)
         attack = Attack.parse(command.attack) if command.attack else None
         train = _examples(shard.train, device)
         if attack is not None and attack.name == LABELFLIP:

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from peer.aggregators.afl import Afl
-from peer.aggregators.base import Aggregator
+from peer.aggregators.base import Aggregator, Fitting
 from peer.aggregators.config import ConFig
 from peer.aggregators.craft import Craft
 from peer.aggregators.fedavg import FedAvgServer
@@ -110,6 +110,18 @@ class Method:
     mixer: Mixer
     solver: Solver
     aggregator: Aggregator | None
+
+    def fit(self, raw: SplitModel) -> tuple["Method", SplitModel]:
+        """The model as the solver wants it, and the method as it knows that model."""
+        model = self.solver.adapt(raw)
+        aggregator = self.aggregator
+        if not isinstance(aggregator, Fitting):
+            return self, model
+        fitted = aggregator.fitted(model.rows)
+        mixer = self.mixer
+        if isinstance(mixer, Replicated):
+            mixer = replace(mixer, aggregator=fitted)
+        return replace(self, aggregator=fitted, mixer=mixer), model
 
     def task(self, model: SplitModel, examples: Examples) -> LocalTask:
         """The learning problem; `model` is one that the solver has adapted.

@@ -115,19 +115,18 @@ class RelayTrainer:
             OperatorError: the method has nothing for a relay to do, or the model cannot be built.
         """
         settings = Settings.read({s.key: s.value for s in command.settings})
-        method = make_method(settings.recipe.flat())
-        if method.aggregator is None:
-            raise ConfigError(
-                f"method {settings.method} of this run has no aggregator for a relay to run",
-                hint="start the run with another method, or with --option aggregator=craft",
-            )
         device, told = pick_device(command.device)
         seed = stream_seed(settings.run.seed, EVERYONE, "init", 0)
         norm = settings.model_options.norm
         raw = build_model(
             settings.model, settings.input_shape, settings.num_classes, norm, seed
         ).to(device)
-        model = method.solver.adapt(raw)
+        method, model = make_method(settings.recipe.flat()).fit(raw)
+        if method.aggregator is None:
+            raise ConfigError(
+                f"method {settings.method} of this run has no aggregator for a relay to run",
+                hint="start the run with another method, or with --option aggregator=craft",
+            )
         start, opening = model.start, method.opening(model)
         is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
         exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
@@ -140,7 +139,10 @@ class RelayTrainer:
             head=model.head,
             opening=opening,
             common=CommonModel(
-                Replicated(method.aggregator), start, settings.recipe.needs, at_relay=True
+                Replicated(method.aggregator),
+                start,
+                settings.recipe.needs,
+                at_relay=True,
             ),
             start=start,
             inspector=Inspector(settings.admit, lambda: self._ready().start.params),

@@ -1,13 +1,13 @@
 """The aggregator slot: from one round's contributions to the relay's next start point."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from protocol.ids import PeerId
 from protocol.params import State
 from protocol.round import Aggregated, Contribution, Start
 
-__all__ = ["Aggregator"]
+__all__ = ["Aggregator", "Fitting"]
 
 
 class Aggregator(Protocol):
@@ -33,3 +33,11 @@ class Aggregator(Protocol):
         `contributions` is sorted by sender and never empty; `roster` holds all peers, present or
         not. Sections of the state that would be empty may be missing.
         """
+
+
+@runtime_checkable
+class Fitting(Aggregator, Protocol):
+    """An aggregator that has to know more of the model than names and shapes."""
+
+    def fitted(self, rows: Mapping[str, int]) -> Aggregator:
+        """The same for one model; `rows`: its weights with rows, and the axis of these."""

@@ -13,7 +13,7 @@ Wang et al., 2026, arXiv 2605.21317; the algebra is in `alignment`. What one sho
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -45,6 +45,9 @@ class Craft:
 
     options: CraftOptions = field(default_factory=CraftOptions)
     rows: Mapping[str, int] | None = None
+
+    def fitted(self, rows: Mapping[str, int]) -> "Craft":
+        return replace(self, rows=rows)
 
     def init(self, start: Start) -> State:
         return {"memory": unmoved(start), clock.SECTION: clock.ticked(0)}

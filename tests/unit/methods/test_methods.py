@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from peer.aggregators.craft import Craft
 from peer.evaluate import evaluate
 from peer.methods import Method, make_method
+from peer.mixers.replicated import Replicated
 from peer.options.methods import Need
 from peer.options.recipe import PRESETS, defaults, expand
 from peer.seeding import seeded
@@ -77,3 +79,20 @@ def test_the_loss_of_the_start_is_measured_only_for_a_method_that_needs_it() -> 
     asked, _ = needy.train({}, start, task, 0, silent)
     assert plain.start_loss == 0.0
     assert asked.start_loss == task.full_loss(start.params, start.buffers)
+
+
+def test_an_aggregator_that_projects_knows_the_rows_of_the_model_at_a_relay_and_in_each_copy() -> (
+    None
+):
+    model = small_model()
+    options = {"aggregator.project": "fedconst"}
+    method, fitted = make_method(expand("fedconst+craft", options)).fit(model)
+    assert isinstance(method.aggregator, Craft)
+    assert isinstance(method.mixer, Replicated)
+    assert method.aggregator.rows == fitted.rows
+    assert method.mixer.aggregator is method.aggregator
+
+
+def test_a_method_without_such_an_aggregator_is_the_same_for_every_model() -> None:
+    method = make_method(expand("ditto", {}))
+    assert method.fit(small_model())[0] is method
