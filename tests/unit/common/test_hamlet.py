@@ -115,3 +115,15 @@ def test_a_relay_that_vanishes_costs_local_rounds_until_its_lease_is_over(tmp_pa
     assert 1 <= local <= 10
     assert hamlet.used("a")[-1] == {"b", "c"}
     assert hamlet.events("b", *RESYNC) == [("resync", "a")]
+
+
+def test_afl_notes_the_rounds_that_its_definition_does_not_cover(tmp_path: Path) -> None:
+    hamlet = Hamlet(tmp_path, "afl", rounds=5)
+    hamlet.at(2.5, lambda: hamlet.vanish("c"))
+    hamlet.play()
+    for name in "ab":
+        present = [len(used) for used in hamlet.used(name)[1:]]
+        noted = [notes["outside_definition"] for notes in hamlet.notes(name)[1:]]
+        assert present[0] == 2
+        assert present[-1] == 1
+        assert noted == [float(others < 2) for others in present]
