@@ -8,7 +8,7 @@ from peer.record import RoundRecord
 from peer.settings import Settings
 from peer.work import AloneDone, Command, Prepared, SnapshotRef
 from protocol.ids import PeerId
-from protocol.wire.messages import Part, SnapshotManifest
+from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
 
 __all__ = [
     "Act",
@@ -19,6 +19,7 @@ __all__ = [
     "Farewell",
     "Fetch",
     "Goodbye",
+    "HangUp",
     "Happened",
     "Lobby",
     "Members",
@@ -137,6 +138,13 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class HangUp:
+    """This peer was revoked: close every connection to it, in the middle of what it sends too."""
+
+    neighbour: PeerId
+
+
+@dataclass(frozen=True, slots=True)
 class SayTo:
     """Send an encoded message to a neighbour."""
 
@@ -154,9 +162,11 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Who may connect: every admitted key that is not revoked, and its name."""
+    """Who may connect, and the view that says so, to be passed on."""
 
-    names: Mapping[bytes, PeerId]
+    names: Mapping[bytes, PeerId]  # every admitted key that is not revoked, and its name
+    epoch: Epoch
+    signed: SignedView
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +216,7 @@ Act: TypeAlias = (
     | Happened
     | Say
     | Dial
+    | HangUp
     | SayTo
     | Open
     | Members

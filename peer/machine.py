@@ -135,6 +135,9 @@ class Machine:
             if name in self.neighbours and not self.neighbours[name].gone:
                 self.neighbours[name].gone = True
                 effects.append(Happened("left", name, "the coordinator says so"))
+        for name in sorted(self._roster.revoked & self.neighbours.keys()):
+            # What it sent may be poison: that may be why it was revoked.
+            self.neighbours[name].good = self.neighbours[name].pulling = None
         if self.phase is Phase.LOBBY and view.founding:
             is_late = self._lag > 0 and self._me not in view.founding
             self._roster.is_late = is_late

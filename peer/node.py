@@ -18,6 +18,7 @@ from peer.effects import (
     Farewell,
     Fetch,
     Goodbye,
+    HangUp,
     Happened,
     Lobby,
     Members,
@@ -56,14 +57,13 @@ from protocol.wire import membership_effects as joining
 from protocol.wire.codec import COORDINATOR, PEER
 from protocol.wire.fields import as_text
 from protocol.wire.membership import Membership
-from protocol.wire.messages import WIRE_VERSION, Hello, View
+from protocol.wire.messages import WIRE_VERSION, Hello, Seen, SignedView, View
 
 __all__ = ["Node", "Plan"]
 
-_MEMBERSHIP, _MACHINE = (
-    "coordinator",
-    "machine",
-)  # keys of wakes; a neighbour's is its name in brackets
+# Keys of wakes; a neighbour's is its name in brackets.
+_MEMBERSHIP, _MACHINE, _VIEWS = "coordinator", "machine", "views"
+_VIEWS_EVERY_S = 5.0  # neighbours are asked for newer ones while the coordinator is lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,7 @@ class Node:
         self.machine: Machine | None = None
         self.settings: Settings | None = None
         self.view: View | None = None
+        self._signed: SignedView | None = None  # the same, to be passed on
         self._membership = membership
         self._run: RunId | None = None
         self._trial: Manifest | None = None  # what the trainer was told to prepare, newest
@@ -180,6 +181,9 @@ class Node:
                 acts += self._join(self._membership.wake(now_s), now_s)
             elif key == _MACHINE:
                 acts += self._play(lambda m: m.wake(now_s), now_s)
+            elif key == _VIEWS:
+                self._wakes[_VIEWS] = now_s + _VIEWS_EVERY_S
+                acts += [act for name in sorted(self._links) for act in self._ask_view(name)]
             else:
                 acts += self._link(PeerId(key[1:-1]), lambda link: link.wake(now_s), now_s)
         return tuple(acts)
@@ -205,7 +209,9 @@ class Node:
 
     # -- membership ------------------------------------------------------------------------------
 
-    def _join(self, effects: Iterable[joining.Effect], now_s: float) -> tuple[Act, ...]:
+    def _join(  # noqa: C901 - one line for each kind of effect
+        self, effects: Iterable[joining.Effect], now_s: float
+    ) -> tuple[Act, ...]:
         acts: list[Act] = []
         for effect in effects:
             match effect:
@@ -217,13 +223,20 @@ class Node:
                     acts += self._settle(options, now_s)
                 case joining.Settled(run, options):
                     acts += self._settled(run, options, now_s)
-                case joining.ViewChanged(view):
+                case joining.ViewChanged(view, signed):
+                    self._signed = signed
                     acts += self._viewed(view, now_s)
+                case joining.SplitView(epoch):
+                    number = f"{epoch.incarnation}.{epoch.counter}"
+                    reason = f"two coordinators with one key: two views of epoch {number}"
+                    acts.append(Happened("split-view", None, reason))
                 case joining.Refused(reason) | joining.GaveUp(reason):
                     acts += self.fail(reason, 2, now_s)
                 case joining.CoordinatorLost(reason):
+                    self._wakes[_VIEWS] = now_s
                     acts.append(Happened("coordinator-lost", None, reason))
                 case joining.CoordinatorBack():
+                    self._wakes.pop(_VIEWS, None)
                     acts.append(Happened("coordinator-back", None))
                 case _:
                     assert_never(effect)
@@ -315,7 +328,15 @@ class Node:
     def _viewed(self, view: View, now_s: float) -> tuple[Act, ...]:
         self.view = view
         admitted = {m.curve_key: PeerId(m.name) for m in view.members if m.state != "revoked"}
-        acts: list[Act] = [Members(admitted)]
+        acts: list[Act] = []
+        if self._signed is not None:
+            acts.append(Members(admitted, view.epoch, self._signed))
+        revoked = {PeerId(m.name) for m in view.members if m.state == "revoked"}
+        for name in sorted(self._links.keys() & revoked):
+            del self._links[name]
+            self._dialled.pop(name, None)
+            self._wakes.pop(f"<{name}>", None)
+            acts.append(HangUp(name))
         if self.machine is not None and self.machine.phase is Phase.LOBBY and not view.founding:
             ready = sum(m.state == "ready" and m.role == "peer" for m in view.members)
             acts.append(Lobby(ready, view.founders))
@@ -339,9 +360,35 @@ class Node:
                     acts.append(SayTo(name, PEER.encode(message)))
                 case links.WakeAt(at_s):
                     self._wakes[f"<{name}>"] = at_s
+                case links.ViewPassed(signed):
+                    acts += self._overheard(name, signed, now_s)
+                case links.LinkUp():
+                    acts += self._ask_view(name)
+                    acts += self._play(_heard(name, effect, now_s), now_s)
                 case _:
                     acts += self._play(_heard(name, effect, now_s), now_s)
         return tuple(acts)
+
+    def _ask_view(self, name: PeerId) -> tuple[Act, ...]:
+        """Tell a neighbour which view we have, so that it passes on a newer one."""
+        link = self._links[name]
+        if self._run is None or self.view is None or not link.is_up:
+            return ()
+        return (SayTo(name, PEER.encode(Seen(self._run, self.view.epoch))),)
+
+    def _overheard(self, name: PeerId, signed: SignedView, now_s: float) -> tuple[Act, ...]:
+        before = self.view
+        try:
+            effects = self._membership.overhear(signed)
+        except RemoteProtocolError as error:
+            reason = str(error)
+            return self._link(name, lambda link: link.fail(reason, now_s), now_s)
+        acts = self._join(effects, now_s)
+        if self.view is before or self.view is None:
+            return acts
+        epoch = self.view.epoch
+        reason = f"the view of epoch {epoch.incarnation}.{epoch.counter}, newer than ours"
+        return (Happened("view-passed", name, reason), *acts)
 
     def _dial(self) -> tuple[Act, ...]:
         """Keep one link to each neighbour, at the address that the view gives."""
@@ -351,13 +398,15 @@ class Node:
         by_name = {PeerId(m.name): m for m in self.view.members}
         for name in sorted(self.machine.neighbours):
             member = by_name.get(name)
-            where = (member.address, member.curve_key) if member is not None else ("", b"")
+            if member is None or member.state == "revoked":
+                continue
+            where = member.address, member.curve_key
             if not where[0] or self._dialled.get(name) == where:
                 continue
             self._dialled[name] = where
             if name not in self._links:
                 silence_s = self.machine.pace.silence_s
-                sign_key = by_name[name].sign_key  # bound to the name for the whole run
+                sign_key = member.sign_key  # bound to the name for the whole run
                 self._links[name] = links.Link(
                     self._hello, neighbour=name, sign_key=sign_key, silence_s=silence_s
                 )
@@ -430,7 +479,7 @@ def _heard(
                 return machine.refused(name, reason, now_s)
             case links.Finished():
                 return machine.knows_done(name, now_s)
-            case links.Send() | links.WakeAt():
+            case links.Send() | links.WakeAt() | links.ViewPassed():
                 return ()
             case _:
                 assert_never(effect)

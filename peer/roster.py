@@ -42,6 +42,7 @@ class Roster:
         self._exchange = exchange
         self._view: View | None = None
         self.left: frozenset[PeerId] = frozenset()  # by the coordinator's word, relays too
+        self.revoked: frozenset[PeerId] = frozenset()  # some of those
         self.peers: tuple[PeerId, ...] = ()  # of this round, sorted
         self.adjacent: tuple[PeerId, ...] = ()  # in the topology over them, sorted
         self.relay = ""  # who aggregates, where somebody does; empty on a relay itself
@@ -52,6 +53,7 @@ class Roster:
         self._view = view
         before = self.left
         self.left = frozenset(PeerId(m.name) for m in view.members if m.state in _LEFT)
+        self.revoked = frozenset(PeerId(m.name) for m in view.members if m.state == "revoked")
         return tuple(sorted(self.left - before))
 
     def follow(self, *, first: bool) -> None:

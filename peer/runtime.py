@@ -36,6 +36,7 @@ from peer.effects import (
     Dial,
     Fetch,
     Goodbye,
+    HangUp,
     Happened,
     Lobby,
     Members,
@@ -243,8 +244,11 @@ class Runtime:
                 self._callers[name].send(header)
             case Dial(name, address, key):
                 self._dial(name, address, key)
-            case Members(names):
+            case HangUp(name):
+                self._hang_up(name)
+            case Members(names, epoch, signed):
                 self._server.members(names)
+                self._server.view(epoch, signed)
             case Open(run, schema):
                 self._server.open(run, schema)
             case Tell():
@@ -274,11 +278,14 @@ class Runtime:
             case _:
                 assert_never(act)
 
-    def _dial(self, name: PeerId, address: str, key: bytes) -> None:
+    def _hang_up(self, name: PeerId) -> None:
         if (old := self._callers.pop(name, None)) is not None:
             self._poller.discard(old)
             old.close()
             self._puller.hang_up(name)  # what it was sending from there will never be whole
+
+    def _dial(self, name: PeerId, address: str, key: bytes) -> None:
+        self._hang_up(name)
         caller = self._transport.call(address, server_key=key)
         self._callers[name] = caller
         self._where[name] = (address, key)

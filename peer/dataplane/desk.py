@@ -18,7 +18,17 @@ from protocol.wire import shelf as shelves
 from protocol.wire.codec import PEER, decode_document
 from protocol.wire.layout import Layout
 from protocol.wire.link_effects import WakeAt
-from protocol.wire.messages import Cancel, Credit, Data, Get, Part, PeerMessage, SnapshotManifest
+from protocol.wire.messages import (
+    Cancel,
+    Credit,
+    Data,
+    Epoch,
+    Get,
+    Part,
+    PeerMessage,
+    SignedView,
+    SnapshotManifest,
+)
 from protocol.wire.serving import Serving
 from protocol.wire.shelf import Shelf, Status
 
@@ -43,6 +53,7 @@ class Desk:
         self._names = names
         self._events = events
         self._shelf: Shelf | None = None
+        self._view: tuple[Epoch, SignedView] | None = None
         self._serving = Serving()
         self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, ServedBody] = {}  # by digest, oldest first
@@ -67,6 +78,13 @@ class Desk:
 
     def open(self, shelf: Shelf) -> None:
         self._shelf = shelf
+        if self._view is not None:
+            shelf.view(*self._view)
+
+    def view(self, epoch: Epoch, signed: SignedView) -> None:
+        self._view = epoch, signed
+        if self._shelf is not None:
+            self._shelf.view(epoch, signed)
 
     def status(self, status: Status) -> None:
         if self._shelf is not None:

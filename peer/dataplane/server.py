@@ -17,6 +17,7 @@ from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock
 from protocol.ids import PeerId
 from protocol.transport.base import Listener, Transport
+from protocol.wire.messages import Epoch, SignedView
 from protocol.wire.shelf import Shelf, Status
 
 __all__ = ["Server"]
@@ -90,6 +91,10 @@ class Server:
         """Answer the members of this run from now on; those who came before waited unheard."""
         shelf = Shelf(run=run, name=self._name, schema=schema, sign_secret=self._sign_secret)
         self._orders.put(lambda desk: desk.open(shelf))
+
+    def view(self, epoch: Epoch, signed: SignedView) -> None:
+        """Pass this view on to whoever has an older one."""
+        self._orders.put(lambda desk: desk.view(epoch, signed))
 
     def members(self, names: Names) -> None:
         """Who may connect: every admitted key that is not revoked, and its name."""

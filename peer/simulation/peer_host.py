@@ -17,6 +17,7 @@ from peer.effects import (
     Dial,
     Fetch,
     Goodbye,
+    HangUp,
     Happened,
     Lobby,
     Members,
@@ -51,7 +52,7 @@ from protocol.wire.codec import PEER, decode_document, encode_document
 from protocol.wire.fields import as_text
 from protocol.wire.layout import Layout
 from protocol.wire.link import WakeAt
-from protocol.wire.messages import Part, SnapshotManifest
+from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
 from protocol.wire.shelf import SNAPSHOTS_KEPT, PeerDone, Shelf, Status
 from protocol.wire.shelf import Effect as ShelfEffect
 from protocol.wire.shelf import Reply as Answer
@@ -103,6 +104,7 @@ class PeerHost:
         self._timing = timing
         self._chronicle = chronicle
         self._shelf: Shelf | None = None
+        self._view: tuple[Epoch, SignedView] | None = None
         self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, SnapshotRef] = {}  # what this peer serves, by digest
         self._steps = 1  # of one round's training
@@ -154,7 +156,7 @@ class PeerHost:
 
     # -- what to do -----------------------------------------------------------------------------
 
-    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912 - one line for each kind of act
+    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each kind of act
         match act:
             case Say(header):
                 self._fabric.to_coordinator(self.me, header)
@@ -162,12 +164,14 @@ class PeerHost:
                 self._fabric.ask(self.me, name, header)
             case Dial(name):
                 self._fabric.dial(self.me, name)
-            case Members():
-                pass  # names are not forged here
+            case HangUp():
+                pass  # the node has let go of the link, and there is nothing below it
+            case Members(_, epoch, signed):  # names are not forged here
+                self._view = epoch, signed
+                if self._shelf is not None:
+                    self._shelf.view(epoch, signed)
             case Open(run, schema):
-                self._shelf = Shelf(
-                    run=run, name=self.me, schema=schema, sign_secret=self._sign_secret
-                )
+                self._open(run, schema)
             case Tell(round_no, phase, fraction, eta_s):
                 if self._shelf is not None:
                     self._shelf.status(Status(round_no, phase, fraction, eta_s))
@@ -197,6 +201,11 @@ class PeerHost:
                 self._engine.forget(self.me)
             case _:
                 assert_never(act)
+
+    def _open(self, run: bytes, schema: bytes) -> None:
+        self._shelf = Shelf(run=run, name=self.me, schema=schema, sign_secret=self._sign_secret)
+        if self._view is not None:
+            self._shelf.view(*self._view)
 
     def _started(self, act: Started) -> None:
         recipe = act.settings.recipe

@@ -36,6 +36,7 @@ from protocol.wire.messages import (
     Refuse,
     Renew,
     Revoke,
+    Seen,
     Settle,
     SignedView,
     SnapshotManifest,
@@ -150,6 +151,8 @@ PEER: Final[Codec[PeerMessage]] = Codec(
         12: Done,
         13: DoneAck,
         14: Bye,
+        15: Seen,
+        38: SignedView,
     },
     max_bytes=MAX_MANIFEST_BYTES + 512,  # an Offer with the largest manifest
 )

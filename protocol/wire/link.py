@@ -31,6 +31,7 @@ from protocol.wire.link_effects import (
     LinkUp,
     Refused,
     Send,
+    ViewPassed,
     Waiting,
     WakeAt,
 )
@@ -50,6 +51,8 @@ from protocol.wire.messages import (
     Part,
     PeerMessage,
     Refuse,
+    Seen,
+    SignedView,
     SnapshotManifest,
     Welcome,
 )
@@ -64,6 +67,7 @@ __all__ = [
     "LinkUp",
     "Refused",
     "Send",
+    "ViewPassed",
     "Waiting",
     "WakeAt",
 ]
@@ -195,7 +199,11 @@ class Link:
                 return self._acknowledged(run)
             case Bye(reason):
                 return self._rest(reason, now_s, said_bye=True)
-            case Hello() | Ask() | Get() | Credit() | Cancel() | Data() | Err() | Done():
+            case SignedView():
+                return ViewPassed(message), *self._wake_at()
+            case (
+                Hello() | Ask() | Get() | Credit() | Cancel() | Data() | Err() | Done() | Seen()
+            ):  # fmt: skip
                 raise RemoteProtocolError(
                     f"{type(message).__name__} from {self._neighbour}, which answers here"
                 )

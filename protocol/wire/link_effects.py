@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from protocol.wire.messages import NotYet, PeerMessage, SnapshotManifest, Welcome
+from protocol.wire.messages import NotYet, PeerMessage, SignedView, SnapshotManifest, Welcome
 
 __all__ = [
     "Answered",
@@ -13,6 +13,7 @@ __all__ = [
     "LinkUp",
     "Refused",
     "Send",
+    "ViewPassed",
     "Waiting",
     "WakeAt",
 ]
@@ -70,6 +71,13 @@ class Finished:
     """They know that we need nothing more of them. Nothing follows."""
 
 
+@dataclass(frozen=True, slots=True)
+class ViewPassed:
+    """They pass on a view; whether it is the coordinator's, and newer, is for us to check."""
+
+    signed: SignedView
+
+
 Effect: TypeAlias = (
-    Send | WakeAt | LinkUp | LinkDown | Waiting | Answered | Refused | Finished
-)  # fmt: skip
+    Send | WakeAt | LinkUp | LinkDown | Waiting | Answered | Refused | Finished | ViewPassed
+)

@@ -24,6 +24,7 @@ from protocol.wire.membership_effects import (
     Refused,
     Send,
     Settled,
+    SplitView,
     Unsettled,
     ViewChanged,
     WakeAt,
@@ -45,6 +46,7 @@ from protocol.wire.messages import (
     Told,
     View,
     Withdraw,
+    is_newer,
 )
 from protocol.wire.signing import open_view
 
@@ -58,6 +60,7 @@ __all__ = [
     "Refused",
     "Send",
     "Settled",
+    "SplitView",
     "Unsettled",
     "ViewChanged",
     "WakeAt",
@@ -112,6 +115,8 @@ class Membership:
         self._asked = False  # whether Unsettled was told
         self._ready: Ready | None = None
         self._view: View | None = None
+        self._signed: SignedView | None = None  # the same, as it was signed
+        self._split_at: Epoch | None = None  # the last split view that was told
         self._round_no, self._phase = 0, "lobby"
 
         self._connected = False
@@ -177,6 +182,16 @@ class Membership:
             effects = (CoordinatorBack(), *effects)
         self._heard_at_s = now_s
         return (*effects, *self._rest(now_s))
+
+    def overhear(self, signed: SignedView) -> tuple[Effect, ...]:
+        """Take a view that a neighbour passes on; it says nothing of the coordinator's health.
+
+        Raises:
+            RemoteProtocolError: the coordinator did not sign it, or it is of another run.
+        """
+        if self._over or self._run is None:
+            return ()
+        return self._take_view(signed)
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         if self._over:
@@ -321,16 +336,27 @@ class Membership:
         return (*effects, *self._advance(now_s))
 
     def _take_view(self, signed: SignedView, run: RunId | None = None) -> tuple[Effect, ...]:
-        """Believe a view that the coordinator signed, if it is newer than the one we have."""
+        """Believe a view that the coordinator signed, if it is newer than the one we have.
+
+        Two views of one epoch are the work of two coordinators with one key. All who hear of both
+        take the one whose bytes are greater, so that they agree until there is a newer one.
+        """
         view = open_view(signed, self._sign_key)
         if view.run != (run or self._run):
             raise RemoteProtocolError("a view of another run")
-        newest = self._view.epoch if self._view else None
-        if newest and _order(view.epoch) <= _order(newest):
-            return ()
-        self._view = view
-        return (ViewChanged(view, signed),)
-
-
-def _order(epoch: Epoch) -> tuple[int, int]:
-    return epoch.incarnation, epoch.counter
+        told: list[Effect] = []
+        if self._view is not None and self._signed is not None:
+            newest = self._view.epoch
+            is_split = view.epoch == newest and signed.body != self._signed.body
+            if is_split and self._split_at != newest:
+                self._split_at = newest
+                told.append(SplitView(newest))
+            is_ours_greater = self._signed.body > signed.body
+            if not is_newer(view.epoch, newest) and (not is_split or is_ours_greater):
+                return tuple(told)
+        self._view, self._signed = view, signed
+        told.append(ViewChanged(view, signed))
+        if any(m.name == self._join.name and m.state == "revoked" for m in view.members):
+            self._over = True
+            told.append(Refused("this node was revoked, by the coordinator's signed word"))
+        return tuple(told)

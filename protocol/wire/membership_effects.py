@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from protocol.ids import RunId
 from protocol.manifest import Manifest
-from protocol.wire.messages import CoordinatorMessage, SignedView, View
+from protocol.wire.messages import CoordinatorMessage, Epoch, SignedView, View
 
 __all__ = [
     "CoordinatorBack",
@@ -15,6 +15,7 @@ __all__ = [
     "Refused",
     "Send",
     "Settled",
+    "SplitView",
     "Unsettled",
     "ViewChanged",
     "WakeAt",
@@ -53,6 +54,13 @@ class ViewChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitView:
+    """The coordinator's key signed two views of this epoch: two processes lead the run."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The coordinator or the manifest said no: it is over."""
 
@@ -84,6 +92,7 @@ Effect: TypeAlias = (
     | Unsettled
     | Settled
     | ViewChanged
+    | SplitView
     | Refused
     | GaveUp
     | CoordinatorLost

@@ -63,6 +63,7 @@ __all__ = [
     "Refuse",
     "Renew",
     "Revoke",
+    "Seen",
     "Settle",
     "SignedView",
     "SnapshotManifest",
@@ -71,6 +72,7 @@ __all__ = [
     "View",
     "Welcome",
     "Withdraw",
+    "is_newer",
 ]
 
 WIRE_VERSION = 1
@@ -133,6 +135,10 @@ class Epoch:
 
     incarnation: Annotated[int, Range(0, 2**48)]
     counter: Annotated[int, Range(0, 2**48)]
+
+
+def is_newer(epoch: Epoch, other: Epoch) -> bool:
+    return (epoch.incarnation, epoch.counter) > (other.incarnation, other.counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +284,14 @@ class Bye:
     reason: Text
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """My newest view is of this epoch: if you have a newer one, pass it on as a SignedView."""
+
+    run: RunKey
+    epoch: Epoch
+
+
 PeerMessage: TypeAlias = (
     Hello
     | Welcome
@@ -293,6 +307,8 @@ PeerMessage: TypeAlias = (
     | Done
     | DoneAck
     | Bye
+    | Seen
+    | SignedView
 )
 
 # -- between a node and the coordinator ---------------------------------------------------------

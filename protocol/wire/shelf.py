@@ -22,6 +22,7 @@ from protocol.wire.messages import (
     Data,
     Done,
     DoneAck,
+    Epoch,
     Err,
     Get,
     Hello,
@@ -30,7 +31,10 @@ from protocol.wire.messages import (
     Part,
     PeerMessage,
     Refuse,
+    Seen,
+    SignedView,
     Welcome,
+    is_newer,
 )
 from protocol.wire.signing import sign_snapshot
 
@@ -38,6 +42,7 @@ __all__ = ["SNAPSHOTS_KEPT", "Effect", "PeerDone", "Reply", "Shelf", "Status"]
 
 SNAPSHOTS_KEPT = 2
 NOT_YET_EVERY_S = 2.0
+SHOW_EVERY_S = 1.0  # a view on one route: it may be large, and who asks is small
 ROUTES_PER_PEER = 4  # a peer has one control connection; the others died without our knowing
 
 
@@ -94,6 +99,8 @@ class Shelf:
         self._routes: dict[bytes, PeerId] = {}  # last heard of last
         self._questions: dict[bytes, Ask] = {}  # by route
         self._remind_at_s = 0.0
+        self._view: tuple[Epoch, SignedView] | None = None
+        self._shown_at_s: dict[bytes, float] = {}  # the view, by route
 
     @property
     def newest(self) -> int:
@@ -106,6 +113,10 @@ class Shelf:
     def status(self, status: Status) -> None:
         """From now on, tell this to those who wait."""
         self._status = status
+
+    def view(self, epoch: Epoch, signed: SignedView) -> None:
+        """From now on, pass this view on to whoever has an older one."""
+        self._view = epoch, signed
 
     def publish(
         self, round_no: int, manifest: bytes, part: Part = Part.RESULT
@@ -150,19 +161,21 @@ class Shelf:
                 if differs:
                     return (Reply(route, Refuse(differs)),)
                 return (Reply(route, Welcome(self._name, self.newest)),)
-            case Ask(run) | Done(run) if run != self._run:
+            case Ask(run) | Done(run) | Seen(run) if run != self._run:
                 return (Reply(route, Refuse(self._other_run(run))),)
             case Ask():
                 return self._ask(route, message, now_s)
             case Done():
                 self._questions.pop(route, None)
                 return Reply(route, DoneAck(self._run)), PeerDone(peer)
+            case Seen(_, epoch):
+                return self._pass_on(route, epoch, now_s)
             case Bye():
                 self.gone(route)
                 return ()
             case (
                 Welcome() | Refuse() | NotYet() | Offer() | DoneAck()
-                | Get() | Credit() | Cancel() | Data() | Err()
+                | Get() | Credit() | Cancel() | Data() | Err() | SignedView()
             ):  # fmt: skip
                 raise RemoteProtocolError(f"{type(message).__name__} from {peer}, which asks here")
             case _:
@@ -181,6 +194,7 @@ class Shelf:
         """This route leads nowhere any more."""
         self._routes.pop(route, None)
         self._questions.pop(route, None)
+        self._shown_at_s.pop(route, None)
 
     def forget(self, peer: PeerId) -> None:
         """This peer was revoked: nothing more is sent to it."""
@@ -192,7 +206,17 @@ class Shelf:
         replies = tuple(Reply(route, Bye(reason)) for route in self._routes)
         self._routes.clear()
         self._questions.clear()
+        self._shown_at_s.clear()
         return replies
+
+    def _pass_on(self, route: bytes, seen: Epoch, now_s: float) -> tuple[Effect, ...]:
+        if self._view is None:
+            return ()
+        epoch, signed = self._view
+        if not is_newer(epoch, seen) or now_s < self._shown_at_s.get(route, now_s):
+            return ()
+        self._shown_at_s[route] = now_s + SHOW_EVERY_S
+        return (Reply(route, signed),)
 
     def _ask(self, route: bytes, ask: Ask, now_s: float) -> tuple[Effect, ...]:
         if self._has(ask):

@@ -37,6 +37,7 @@ from protocol.wire.messages import (
     Refuse,
     Renew,
     Revoke,
+    Seen,
     Settle,
     SignedView,
     SnapshotManifest,
@@ -74,6 +75,8 @@ EXAMPLES: dict[str, tuple[Codec[Any], tuple[Any, ...]]] = {
             Done(RUN),
             DoneAck(RUN),
             Bye("finished"),
+            Seen(RUN, Epoch(1, 2)),
+            VIEW,
         ),
     ),
     "coordinator": (

@@ -10,6 +10,7 @@ from peer.effects import (
     Dial,
     Fetch,
     Goodbye,
+    HangUp,
     Happened,
     Lobby,
     Members,
@@ -56,6 +57,7 @@ from protocol.wire.codec import PEER, encode_document
 from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
 from protocol.wire.link import WakeAt
+from protocol.wire.messages import Epoch, SignedView
 from protocol.wire.shelf import Shelf, Status
 from tests.unit.machine.stage import manifest_of
 
@@ -90,6 +92,8 @@ class Ways(Protocol):
 
     def dial(self, dweller: "Dweller", name: PeerId, address: str) -> None: ...
 
+    def hang_up(self, dweller: "Dweller", name: PeerId) -> None: ...
+
     def ask(self, dweller: "Dweller", name: PeerId, header: bytes) -> None: ...
 
     def answer(self, dweller: "Dweller", route: bytes, header: bytes) -> None: ...
@@ -115,6 +119,7 @@ class Dweller:
     names: frozenset[PeerId] = frozenset()  # who may connect
     offered: set[bytes] = field(default_factory=set)
     shelf: Shelf | None = None
+    view: tuple[Epoch, SignedView] | None = None
     run: bytes = b""
     prepared: Reply = PREPARED  # what its trainer says to Prepare, and after how long
     prepare_s: float = STEP_S
@@ -160,7 +165,7 @@ class Dweller:
         if machine.phase in {Phase.COLLECT, Phase.DRAIN}:
             assert "machine" in self.node._wakes, f"{self.name} never looks again"
 
-    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912 - one line for each kind of act
+    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each kind of act
         match act:
             case Say(header):
                 self.ways.to_coordinator(self, header)
@@ -168,12 +173,19 @@ class Dweller:
                 self.ways.ask(self, name, header)
             case Dial(name, address):
                 self.ways.dial(self, name, address)
-            case Members(names):
+            case Members(names, epoch, signed):
                 self.names = frozenset(names.values())
+                self.view = epoch, signed
+                if self.shelf is not None:
+                    self.shelf.view(epoch, signed)
+            case HangUp(name):
+                self.ways.hang_up(self, name)
             case Open(run, schema):
                 secret = secret_of(self.name)
                 self.run = run
                 self.shelf = Shelf(run=run, name=self.name, schema=schema, sign_secret=secret)
+                if self.view is not None:
+                    self.shelf.view(*self.view)
             case Tell(round_no, phase, fraction, eta_s):
                 if self.shelf is not None:
                     self.shelf.status(Status(round_no, phase, fraction, eta_s))

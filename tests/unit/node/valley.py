@@ -20,12 +20,13 @@ from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
 from protocol.wire.codec import COORDINATOR, encode_document
 from protocol.wire.membership import Membership
-from protocol.wire.messages import WIRE_VERSION, Join
+from protocol.wire.messages import WIRE_VERSION, CoordinatorMessage, Join
 from protocol.wire.signing import sign_public
 from tests.unit.node.dweller import Dweller, Event, secret_of
 
 SECRET = bytes(range(32))
 TOKEN = b"t" * 16
+OPERATOR = b"o" * 32  # the key that gives orders
 LEASE_S = 15.0
 LATENCY_S = 0.01
 DIAL_S = 0.5  # between attempts to connect
@@ -59,6 +60,7 @@ class Valley:
         self._numbers = count(1)
         self._ways: dict[tuple[Dweller, PeerId], _Way] = {}
         self._pulls: dict[tuple[Dweller, PeerId], object] = {}  # the one under way, if any
+        self._cut_off: set[Dweller] = set()
         self._lines: dict[bytes, Dweller] = {}  # connections to the coordinator, by route
         pinned = {key.replace("__", "."): value for key, value in options.items()}
         self.book = Book(
@@ -75,7 +77,21 @@ class Valley:
 
     def start_coordinator(self) -> None:
         self.book.incarnation += 1
-        self.directory = Directory(self.book, sign_secret=SECRET, lease_s=LEASE_S, now_s=self.now_s)
+        self.directory = Directory(
+            self.book, sign_secret=SECRET, lease_s=LEASE_S, now_s=self.now_s, operator=OPERATOR
+        )
+
+    def cut_off(self, dweller: Dweller) -> None:
+        """Take a node's way to the coordinator away, for good."""
+        self._cut_off.add(dweller)
+        self._lines = {r: d for r, d in self._lines.items() if d is not dweller}
+        dweller.feed(dweller.node.coordinator_disconnected("the way is gone", self.now_s))
+
+    def order(self, order: CoordinatorMessage) -> None:
+        """Have the coordinator's operator say something to it."""
+        assert self.directory is not None
+        header = COORDINATOR.encode(order)
+        self._answer(self.directory.receive(b"operator", OPERATOR, header, self.now_s))
 
     def kill_coordinator(self) -> None:
         self.directory = None
@@ -180,7 +196,7 @@ class Valley:
 
     def _dial_coordinator(self, dweller: Dweller) -> None:
         def connect() -> None:
-            if not dweller.plays:
+            if not dweller.plays or dweller in self._cut_off:
                 return
             if self.directory is None:
                 self._at(DIAL_S, connect)
@@ -226,12 +242,15 @@ class Valley:
 
     # -- between nodes -----------------------------------------------------------------------------
 
-    def dial(self, dweller: Dweller, name: PeerId, address: str) -> None:
-        old = self._ways.get((dweller, name))
+    def hang_up(self, dweller: Dweller, name: PeerId) -> None:
+        old = self._ways.pop((dweller, name), None)
         if old is not None:
             old.is_open, old.other = False, None
             if self._pulls.pop((dweller, name), None) is not None:
                 self.later(dweller, 0.0, lambda n, s: n.pull_failed(name, "hung up", s))
+
+    def dial(self, dweller: Dweller, name: PeerId, address: str) -> None:
+        self.hang_up(dweller, name)
         way = _Way(dweller, name, address, next(self._numbers).to_bytes(5))
         self._ways[dweller, name] = way
         self._connect(way)
@@ -271,7 +290,8 @@ class Valley:
         other = way.other
 
         def arrive() -> None:
-            if other is not None and other.plays and way.other is other:
+            is_heard = other is not None and dweller.name in other.names
+            if is_heard and other is not None and other.plays and way.other is other:
                 other.asked(way.route, dweller.name, header)
 
         if other is not None and not self._is_lost():
@@ -307,6 +327,8 @@ class Valley:
             other = self._at_address(address)
             if other is None:
                 self._at(REACH_S - PULL_S, lambda: end(failed("not reached for 60 s")))
+            elif dweller.name not in other.names:
+                self._at(REACH_S - PULL_S, lambda: end(failed("no piece for 60 s")))
             elif fetch.digest not in other.offered or self._is_lost():
                 end(failed("the digest differs"))
             else:

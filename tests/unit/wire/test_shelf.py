@@ -15,9 +15,12 @@ from protocol.wire.messages import (
     Data,
     Done,
     DoneAck,
+    Epoch,
     Err,
     Get,
     Refuse,
+    Seen,
+    SignedView,
     Welcome,
 )
 from protocol.wire.shelf import PeerDone, Reply, Shelf, Status
@@ -173,3 +176,37 @@ def test_a_round_is_published_once_and_never_back() -> None:
 def test_what_only_answerers_say_is_a_breach(message: Any) -> None:
     with pytest.raises(RemoteProtocolError, match="from b, which asks here"):
         shelf().receive(R1, B, message, 0.0)
+
+
+VIEW = SignedView(b"a view", bytes(64))
+
+
+def test_whoever_has_an_older_view_is_passed_the_newer_one() -> None:
+    it = shelf()
+    assert it.receive(R1, B, Seen(RUN, Epoch(1, 5)), 0.0) == ()  # there is none yet
+    it.view(Epoch(1, 6), VIEW)
+    assert it.receive(R1, B, Seen(RUN, Epoch(1, 5)), 0.0) == (Reply(R1, VIEW),)
+    assert it.receive(R2, C, Seen(RUN, Epoch(0, 9)), 0.0) == (Reply(R2, VIEW),)
+
+
+@pytest.mark.parametrize("seen", [Epoch(1, 6), Epoch(1, 7), Epoch(2, 0)])
+def test_whoever_has_the_same_view_or_a_newer_one_is_passed_none(seen: Epoch) -> None:
+    it = shelf()
+    it.view(Epoch(1, 6), VIEW)
+    assert it.receive(R1, B, Seen(RUN, seen), 0.0) == ()
+
+
+def test_a_view_goes_out_once_a_second_on_a_route() -> None:
+    it = shelf()
+    it.view(Epoch(1, 6), VIEW)
+    times_s = [0.0, 0.2, 0.9, 1.0, 1.5, 2.0]
+    sent = [bool(it.receive(R1, B, Seen(RUN, Epoch(0, 0)), at_s)) for at_s in times_s]
+    assert sent == [True, False, False, True, False, True]
+
+
+def test_a_view_of_another_run_is_not_passed_on() -> None:
+    it = shelf()
+    it.view(Epoch(1, 6), VIEW)
+    (reply,) = it.receive(R1, B, Seen(OTHER_RUN, Epoch(0, 0)), 0.0)
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.message, Refuse)
