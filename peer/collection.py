@@ -31,6 +31,7 @@ def verdict(
     longest_s: float,
     pace: Pace,
     now_s: float,
+    ahead: int = 0,
 ) -> Verdict:
     """May this COLLECT be closed?
 
@@ -41,10 +42,11 @@ def verdict(
         longest_s: longest round that this peer has seen or been told of.
         pace: how long to wait.
         now_s: the instant.
+        ahead: rounds that this peer has sat out: the others may have as many still to play.
     """
     if not pending:
         return Verdict(closed=True)
-    bound_s = began_s + pace.bound(longest_s)
+    bound_s = began_s + pace.bound(longest_s) * (1 + ahead)
     if now_s >= bound_s:
         return Verdict(closed=True)
     if pace.quorum >= 1.0:
@@ -53,7 +55,7 @@ def verdict(
     living = [n for n in pending if not n.lost and now_s < silent_s[n.name]]
     if got < math.ceil(pace.quorum * (got + len(living))):
         return Verdict(closed=False, look_again_s=min(bound_s, *(silent_s[n.name] for n in living)))
-    due_s = min(bound_s, max(n.give_up_s(began_s, pace) for n in pending))
+    due_s = min(bound_s, max(n.give_up_s(began_s, pace, ahead=ahead) for n in pending))
     return Verdict(closed=now_s >= due_s, look_again_s=due_s)
 
 

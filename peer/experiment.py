@@ -5,32 +5,29 @@ The tables of the run become lines of its manifest, where `name` stands for the 
 starts nothing.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from peer.data.options import MakeOptions
+from peer.faults.table import Fault, read_faults
 from peer.options.attack import Attack
 from peer.options.fields import Value
+from peer.options.toml import read_toml
 from peer.settings import Settings, complete
+from peer.simulation.timing import TimingTable, read_timing
 from protocol.errors import ConfigError, OperatorError
 from protocol.ids import PeerId, peer_id
 from protocol.topology import parse_topology
 
 __all__ = ["DataTable", "Experiment", "LaunchTable", "PeerTable", "load_experiment"]
 
-MAX_FILE_BYTES = 1 << 20
 MAX_PEERS = 256  # as processes of one machine
 
 METHOD_TABLES = ("method", "mixer", "solver", "aggregator")
 OPTION_TABLES = ("train", "model", "mix", "pace", "admit")
-LATER = {
-    "fault": "faults are not supported by this version: take [[fault]] out",
-    "timing": "virtual time is not supported by this version: take [timing] out",
-}
 _RUN_KEYS = ("name", "founders", "seed", "rounds", "topology", "participation")
 
 
@@ -72,6 +69,8 @@ class Experiment:
     peers: tuple[PeerTable, ...]  # empty: one for each shard
     alone: bool  # train the two models without neighbours, after the run
     launch: LaunchTable
+    faults: tuple[Fault, ...] = ()
+    timing: TimingTable = field(default_factory=TimingTable)  # of a simulation
 
     @property
     def consent(self) -> Mapping[str, Value]:
@@ -90,35 +89,19 @@ def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) ->
         ConfigError: it cannot be read, is not TOML, or holds a table, key or value that is not
             allowed; the text names the file, the table and the key.
     """
-    text, tables = _parsed(path)
+    text, tables = read_toml(path)
     try:
         return _experiment(path, text, tables, overrides or {})
     except OperatorError as error:
         raise ConfigError(f"{path}: {error.args[0]}", hint=error.hint) from None
 
 
-def _parsed(path: Path) -> tuple[str, Mapping[str, object]]:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is over {MAX_FILE_BYTES} bytes: not an experiment file")
-    try:
-        text = raw.decode()
-        return text, tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-
-
 def _experiment(
     path: Path, text: str, tables: Mapping[str, object], overrides: Mapping[str, Value]
 ) -> Experiment:
-    known = ("run", *METHOD_TABLES, *OPTION_TABLES, "data", "peer", "compare", "launch")
+    others = ("data", "peer", "compare", "launch", "fault", "timing")
+    known = ("run", *METHOD_TABLES, *OPTION_TABLES, *others)
     for name in tables:
-        if name in LATER:
-            raise ConfigError(LATER[name])
         if name not in known:
             raise ConfigError(f"there is no table [{name}]", hint=_suggest(name, known))
     run = _table(tables, "run", _RUN_KEYS)
@@ -138,6 +121,8 @@ def _experiment(
         peers=peers,
         alone=_take(compare, "compare.alone", _flag, default=False),
         launch=_launch(_table(tables, "launch", ("threads", "gpu", "keep_state", "log"))),
+        faults=read_faults(tables.get("fault", [])),
+        timing=read_timing(tables.get("timing", {})),
     )
 
 

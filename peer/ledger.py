@@ -138,6 +138,7 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "stale": record.stale,
         "missing": record.missing,
         "refused": record.refused,
+        "cut": record.cut,
         "skipped": record.skipped,
         "degraded": record.degraded,
         "waited_s": round(record.waited_s, 4),

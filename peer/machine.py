@@ -27,6 +27,7 @@ from peer.effects import (
     Tell,
     WakeAt,
 )
+from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
 from peer.pace import Pace
 from peer.record import RoundRecord
@@ -83,6 +84,7 @@ class Machine:
         pace: Pace,
         participation: float = 1.0,
         exchange: Exchange = Exchange.NEIGHBOURS,
+        plan: FaultPlan | None = None,
     ) -> None:
         """Make a machine in the lobby.
 
@@ -94,14 +96,24 @@ class Machine:
             pace: how long to wait.
             participation: share of the roster that is active in a round, in (0, 1].
             exchange: whom a round needs.
+            plan: of the faults that are given in rounds, the same on all nodes.
         """
         self._me = me
-        self._rounds = rounds
+        self._plan = plan if plan is not None else FaultPlan()
+        self._leaves = self._plan.last_round(me, rounds) < rounds
+        self._rounds = self._plan.last_round(me, rounds)
         self.pace = pace
         self._exchange = exchange
         self._roster = Roster(
-            me=me, topology=topology, seed=seed, participation=participation, exchange=exchange
+            me=me,
+            topology=topology,
+            seed=seed,
+            participation=participation,
+            exchange=exchange,
+            plan=self._plan,
         )
+        self._farewelled: set[PeerId] = set()  # told that nothing more is needed of them
+        self._ahead = 0  # rounds sat out just before this one
         self._lag = 0 if exchange.serves else 1  # the round that is collected is so much older
         self._healing = ""  # whose state is being adopted in the middle of MIX
         self.phase = Phase.LOBBY
@@ -364,10 +376,13 @@ class Machine:
 
     def _begin_round(self, round_no: int, now_s: float) -> tuple[Effect, ...]:
         """Draw the neighbours of this round and ask them, or skip the rounds of others."""
-        self._roster.follow(first=self.round_no == 0 and not self._roster.is_late)
-        round_no = self._roster.next_active(round_no, self._rounds)
+        earliest = round_no
+        first = self.round_no == 0 and not self._roster.is_late
+        round_no = self._roster.follow(earliest, self._rounds, first=first)
+        absent = self._absent(earliest, min(round_no, self._rounds + 1))
         if round_no > self._rounds:
-            return self._drain(now_s)
+            return (*absent, *self._drain(now_s))
+        self._ahead = round_no - earliest
         self.round_no = round_no
         self.phase = Phase.COLLECT
         self._healing = ""
@@ -378,13 +393,50 @@ class Machine:
         self.asked = needed if self._wanted >= 1 else ()
         for name in needed:
             self._known(name)
-        effects: list[Effect] = [Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
+        effects: list[Effect] = [*absent, Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
+        effects += self._part(round_no)
         for name in self.asked:
             neighbour = self.neighbours[name]
             neighbour.begin()
+            neighbour.cut = self._cut(name)
             if not neighbour.settled(self._wanted) and neighbour.pulling is None:
                 effects.append(self._question(name))
         return (*effects, *self._settle(now_s))
+
+    def _absent(self, first: int, end: int) -> tuple[Effect, ...]:
+        """Tell which of these rounds this node sits out because the faults say so."""
+        if not self._plan:
+            return ()
+        relay = self._exchange.serves
+        out = [n for n in range(first, end) if self._plan.absence(self._me, n, is_relay=relay)]
+        if not out:
+            return ()
+        told = f"round {out[0]}" if len(out) == 1 else f"rounds {', '.join(map(str, out))}"
+        return (Happened("absent", None, told),)
+
+    def _cut(self, name: PeerId) -> str:
+        """Why the faults let the exchange with this node fail in this round."""
+        return self._plan.cut(
+            self._me,
+            name,
+            round_no=self.round_no,
+            asked=self._wanted,
+            is_relay=name == self._roster.relay,
+        )
+
+    def _part(self, round_no: int) -> list[Effect]:
+        """Tell those of whom the faults let nothing more come that nothing more is needed."""
+        if not self._plan or self._exchange.serves:
+            return []
+        over = [
+            name
+            for name in sorted(self.neighbours)
+            if name not in self._farewelled
+            and name != self._roster.relay
+            and self._plan.is_over(self._me, name, round_no, self._rounds)
+        ]
+        self._farewelled.update(over)
+        return [Farewell(name) for name in over]
 
     def _known(self, name: PeerId) -> Neighbour:
         if name not in self.neighbours:
@@ -400,7 +452,8 @@ class Machine:
         return Question(name, held.round_no + 1 if held is not None else 1, part)
 
     def _waited_for(self) -> list[Neighbour]:
-        return [self.neighbours[n] for n in self.asked if self._roster.is_waited_for(n)]
+        asked = [self.neighbours[n] for n in self.asked if self._roster.is_waited_for(n)]
+        return [neighbour for neighbour in asked if not neighbour.cut]
 
     def _settle(self, now_s: float) -> tuple[Effect, ...]:
         """Close what is due to be closed; else say when to look again."""
@@ -421,6 +474,7 @@ class Machine:
             longest_s=self._longest_s(),
             pace=self.pace,
             now_s=now_s,
+            ahead=self._ahead,
         )
         return self._close(pending, now_s) if found.closed else (WakeAt(found.look_again_s),)
 
@@ -493,6 +547,7 @@ class Machine:
             stale=self._yield.stale,
             missing=tuple(n for n in self._yield.missing if self._roster.is_waited_for(n)),
             refused=faults,
+            cut={n: self.neighbours[n].cut for n in self.asked if self.neighbours[n].cut},
             skipped=self._skipped,
             waited_s=self._waited_s,
             mix_s=mixed.seconds if mixed else 0.0,
@@ -518,7 +573,7 @@ class Machine:
     def _drain(self, now_s: float) -> tuple[Effect, ...]:
         self.phase = Phase.DRAIN
         self._began_s = now_s
-        farewells = tuple(Farewell(n) for n in sorted(self.neighbours))
+        farewells = tuple(Farewell(n) for n in sorted(self.neighbours) if n not in self._farewelled)
         return (
             Tell(self.round_no, Phase.DRAIN.value, 0.0, 0.0),
             *farewells,
@@ -541,6 +596,8 @@ class Machine:
         if now_s < due_s:
             return (WakeAt(due_s),)
         self.phase = Phase.LEFT
+        if self._leaves:
+            return (End(f"left before round {self._rounds + 1}, as the faults say"),)
         return (End("finished"),)
 
 

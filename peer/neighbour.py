@@ -48,6 +48,7 @@ class Neighbour:
     news: NotYet | None = None  # what it said that it is doing
     news_s: float = -math.inf
     fault: str = ""  # why its newest result was refused in this round
+    cut: str = ""  # why the plan of faults lets the exchange with it fail in this round
     pulled_bytes: int = 0  # in this round
     failures: int = 0  # of pulls in this round
     arrivals: Arrivals | None = None
@@ -55,7 +56,7 @@ class Neighbour:
     def begin(self) -> None:
         """A new round: forget what belongs to the last one."""
         self.news, self.news_s = None, -math.inf
-        self.fault, self.pulled_bytes, self.failures = "", 0, 0
+        self.fault, self.cut, self.pulled_bytes, self.failures = "", "", 0, 0
 
     def heard(self, now_s: float) -> bool:
         """Note a sign of life; True if it had been given up."""
@@ -69,7 +70,7 @@ class Neighbour:
 
     def settled(self, round_no: int) -> bool:
         """Nothing more is to be expected of it in this COLLECT."""
-        return self.has(round_no) or self.gone or bool(self.fault)
+        return self.has(round_no) or self.gone or bool(self.fault or self.cut)
 
     def spare_slot(self) -> int:
         return 0 if self.good is None or self.good.slot == 1 else 1
@@ -83,11 +84,16 @@ class Neighbour:
         """The instant at which it will have been silent too long, if it goes on like this."""
         return max(self.heard_s, began_s) + pace.silence_s
 
-    def give_up_s(self, began_s: float, pace: Pace) -> float:
+    def give_up_s(self, began_s: float, pace: Pace, *, ahead: int = 0) -> float:
         """The instant at which this neighbour is waited for no longer, the quorum being in.
 
         A lost one gets the grace only. Else it is the end of its silence, or what its own history
         and its own word let expect, whichever comes first.
+
+        Args:
+            began_s: when the COLLECT began.
+            pace: how long to wait.
+            ahead: rounds that this peer has sat out and the neighbour has yet to play.
         """
         if self.lost:
             return began_s + pace.grace_s
@@ -97,7 +103,7 @@ class Neighbour:
             self.arrivals is not None
             and (within_s := self.arrivals.expected_within_s()) is not None
         ):
-            expected_s = began_s + within_s + pace.grace_s
+            expected_s = began_s + within_s * (1 + ahead) + pace.grace_s
         if self.news is not None and self.news.eta_s > 0.0:
             told_s = self.news_s + 2.0 * self.news.eta_s + pace.grace_s
             expected_s = told_s if math.isinf(expected_s) else max(expected_s, told_s)

@@ -34,6 +34,8 @@ from peer.effects import (
     Tell,
     WakeAt,
 )
+from peer.faults.plan import FaultPlan
+from peer.faults.table import Fault
 from peer.machine import Machine, Phase
 from peer.options.fields import Value
 from peer.roles import Role
@@ -78,6 +80,7 @@ class Plan:
     out: str  # folder of the run, in which this peer has one of its own; empty: runs/NAME OF RUN
     alone: bool  # afterwards, train on the own data alone as well
     attack: str = ""  # how this peer harms the others, for studies; empty: it does not
+    faults: tuple[Fault, ...] = ()  # of the run: those in rounds are carried out here
 
 
 class Node:
@@ -316,6 +319,7 @@ class Node:
             pace=settings.pace,
             participation=settings.run.participation,
             exchange=prepared.exchange,
+            plan=FaultPlan(self.plan.faults, seed=settings.run.seed),
         )
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (

@@ -16,6 +16,7 @@ class RoundRecord:
     stale: Mapping[PeerId, int]  # last-known-good contributions: neighbour -> age in rounds
     missing: tuple[PeerId, ...]  # asked, and nothing of it was mixed
     refused: Mapping[PeerId, str]  # failed admission, and why
+    cut: Mapping[PeerId, str] = field(default_factory=dict)  # exchanges that the faults let fail
     skipped: tuple[int, ...] = ()  # rounds jumped over before this one
     waited_s: float = 0.0  # in COLLECT
     mix_s: float = 0.0
@@ -37,4 +38,4 @@ class RoundRecord:
     @property
     def degraded(self) -> bool:
         """Somebody who was asked did not take part with a fresh result."""
-        return bool(self.stale or self.missing or self.refused)
+        return bool(self.stale or self.missing or self.refused or self.cut)

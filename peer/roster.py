@@ -4,8 +4,9 @@ Follows the view at the boundaries of rounds only, never on suspicion: a member 
 stays, but for a relay that nobody depends on. Must not know how anybody is doing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from peer.faults.plan import FaultPlan
 from peer.roles import Exchange, Role
 from protocol.ids import PeerId
 from protocol.topology import Topology, active, neighbours
@@ -34,13 +35,16 @@ class Roster:
         seed: int,
         participation: float,
         exchange: Exchange,
+        plan: FaultPlan,
     ) -> None:
         self._me = me
+        self._plan = plan
         self._topology = topology
         self._seed = seed
         self._participation = participation
         self._exchange = exchange
         self._view: View | None = None
+        self._base: tuple[PeerId, ...] = ()  # as the view has it, at the boundary of this round
         self.left: frozenset[PeerId] = frozenset()  # by the coordinator's word, relays too
         self.revoked: frozenset[PeerId] = frozenset()  # some of those
         self.peers: tuple[PeerId, ...] = ()  # of this round, sorted
@@ -56,19 +60,53 @@ class Roster:
         self.revoked = frozenset(PeerId(m.name) for m in view.members if m.state == "revoked")
         return tuple(sorted(self.left - before))
 
-    def follow(self, *, first: bool) -> None:
+    def follow(self, round_no: int, last: int, *, first: bool) -> int:
         """Let the roster follow the view, at the boundary of a round.
 
         Args:
+            round_no: the earliest round that this node may play next.
+            last: the last one that it may.
             first: this is round 1 of a founder: its roster is that of all founders.
+
+        Returns:
+            The first round from `round_no` on in which this node plays; past `last` if none.
         """
         if self._view is None:
-            return
+            return round_no
         founding = tuple(PeerId(name) for name in self._view.founding)
         if first and self._me in founding:
-            self.peers = tuple(name for name in founding if name not in self.left)
+            self._base = tuple(name for name in founding if name not in self.left)
         else:
-            self.peers = _names(self._view, Role.PEER, _TAKING_PART)
+            self._base = _names(self._view, Role.PEER, _TAKING_PART)
+        while round_no <= last and not self._plays(round_no):
+            round_no += 1
+        self.peers = self._members(round_no)
+        self._settle()
+        return round_no
+
+    def _plays(self, round_no: int) -> bool:
+        relay = self._exchange.serves
+        if self._plan.absence(self._me, round_no, is_relay=relay):
+            return False
+        return self._me in self._active(round_no)
+
+    def _members(self, round_no: int) -> tuple[PeerId, ...]:
+        """The peers of a round: as the view has them, but for those whose life the plan says.
+
+        Those are there from their first round to their last, whatever the view says meanwhile: it
+        reaches the others at another moment in each run.
+        """
+        if not self._plan or self._view is None:
+            return self._base
+        known = {PeerId(m.name) for m in self._view.members if m.role == Role.PEER}
+        scheduled = {name for name in known if self._plan.is_scheduled(name)}
+        there = {name for name in scheduled if self._plan.is_member(name, round_no)}
+        return tuple(sorted((set(self._base) - scheduled) | there))
+
+    def _settle(self) -> None:
+        """Draw the neighbours among the peers of this round."""
+        if self._view is None:
+            return
         if self._exchange.serves:
             self.adjacent = self.peers
             return
@@ -79,12 +117,6 @@ class Roster:
         there = _READY if self._exchange is Exchange.COMMON else _TAKING_PART
         self.relay = min(_names(self._view, Role.RELAY, there), default="")
 
-    def next_active(self, round_no: int, last: int) -> int:
-        """The first round from `round_no` on in which this node is active; past `last` if none."""
-        while round_no <= last and self._me not in self._active(round_no):
-            round_no += 1
-        return round_no
-
     def needed(self, round_no: int) -> tuple[PeerId, ...]:
         """Whose part of `round_no` this node needs, sorted."""
         relay = (PeerId(self.relay),) if self.relay else ()
@@ -94,6 +126,8 @@ class Roster:
         elif self._exchange is Exchange.RELAY or (self._exchange is Exchange.COMMON and relay):
             names = ()
         active_ones = self._active(round_no)
+        if round_no >= 1:  # who has just joined has no earlier result
+            active_ones = frozenset(n for n in active_ones if self._plan.is_member(n, round_no))
         return tuple(sorted((*(n for n in names if n in active_ones), *relay)))
 
     def is_waited_for(self, name: PeerId) -> bool:
@@ -101,7 +135,8 @@ class Roster:
         return self._exchange is not Exchange.NEIGHBOURS or name != self.relay
 
     def _active(self, round_no: int) -> frozenset[PeerId]:
-        everybody = frozenset((*self.peers, self._me))
+        members: Sequence[PeerId] = self._members(round_no)
+        everybody = frozenset((*members, self._me))
         if self._participation >= 1.0 or self.is_late or self._exchange.serves or round_no < 1:
             return everybody
-        return frozenset(active(self.peers, self._participation, self._seed, round_no))
+        return frozenset(active(members, self._participation, self._seed, round_no))

@@ -14,6 +14,7 @@ from peer.dataplane.inbox import Inbox
 from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
+from peer.faults.table import Fault
 from peer.node import Node, Plan
 from peer.options.attack import Attack
 from peer.options.fields import Value
@@ -53,6 +54,7 @@ class Asked:
     patience_s: float  # for the coordinator to answer, > 0
     explicit: Mapping[str, Value]
     attack: Attack | None = None
+    faults: tuple[Fault, ...] = ()  # of the run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +158,7 @@ def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key
         out=str(asked.out.absolute()) if asked.out is not None else "",
         alone=asked.alone,
         attack=str(asked.attack or ""),
+        faults=asked.faults,
     )
     return Node(plan, membership)
 

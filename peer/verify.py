@@ -86,7 +86,7 @@ def _between(ours: Round | None, theirs: Round | None) -> str:
     """In what one round differs; empty if in nothing."""
     if ours is None or theirs is None:
         return f"was played in {'the second' if ours is None else 'the first'} run only"
-    for group in ("used", "stale", "missing", "refused", "skipped"):
+    for group in ("used", "stale", "missing", "refused", "cut", "skipped"):
         if ours.get(group) != theirs.get(group):
             return f"{group} is {ours.get(group)} and {theirs.get(group)}"
     if ours.get("digest") == theirs.get("digest"):

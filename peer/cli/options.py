@@ -34,6 +34,12 @@ _OPTIONS = (
         help="Any other option of the run, e.g. solver.lr=0.05. May be repeated.",
     ),
     click.option(
+        "--faults",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Its [[fault]] tables befall the run; give the same file to every node.",
+    ),
+    click.option(
         "--threads", type=click.IntRange(1, 1024), help="Threads that compute. [what torch takes]"
     ),
     click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout."),

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from peer.cli.options import display_of, node_options, options_of_run
+from peer.faults.file import load_faults
 from peer.start import Asked, run_relay
 
 __all__ = ["relay"]
@@ -35,6 +36,7 @@ def relay(
     name: str | None,
     out: Path | None,
     assignments: tuple[str, ...],
+    faults: Path | None,
     threads: int | None,
     patience_s: float,
     as_json: bool,
@@ -58,6 +60,7 @@ def relay(
         alone=False,
         patience_s=patience_s,
         explicit=explicit,
+        faults=load_faults(faults) if faults is not None else (),
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_relay(asked, display)

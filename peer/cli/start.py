@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from peer.cli.options import display_of, node_options, options_of_run
+from peer.faults.file import load_faults
 from peer.options.attack import Attack
 from peer.start import Asked, run_peer
 
@@ -63,6 +64,7 @@ def start(
     name: str | None,
     out: Path | None,
     assignments: tuple[str, ...],
+    faults: Path | None,
     threads: int | None,
     alone: bool,
     attack: str | None,
@@ -90,6 +92,7 @@ def start(
         patience_s=patience_s,
         explicit=explicit,
         attack=Attack.parse(attack) if attack is not None else None,
+        faults=load_faults(faults) if faults is not None else (),
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_peer(asked, display)

@@ -18,7 +18,7 @@ class RunDirectory:
         self.root = root
         self.result = root / "result.json"
         self.log = root / "launch.log"
-        self.experiment = root / "experiment.toml"  # a copy of the file
+        self.experiment = root / "experiment.toml"  # a copy of the file, which the peers read
         self.curves = root / "curves.png"
         self.influence_map = root / "influence.png"
         self.shards = root / "shards"  # where what is made goes

@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from peer.data.folder import read_folder
 from peer.data.shard import shard_facts
 from peer.experiment import Experiment, LaunchTable, PeerTable
+from peer.faults.table import check_names
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
 from peer.options.attack import Attack
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 LOOPBACK = "127.0.0.1:0"
+COPY = "experiment.toml"  # of the experiment file, in the run directory
 RESERVED = (COORDINATOR, "shards")  # names in the run directory that are no peer's
 _VERBOSITY: Mapping[str, tuple[str, ...]] = {"warning": (), "info": ("-v",), "debug": ("-vv",)}
 
@@ -64,7 +66,22 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
             f"{len(taken)} peers: the lobby would wait for ever"
         )
     experiment.settings.topology.check_names(peer_id(seat.name) for seat in taken)
+    _check_faults(experiment, [seat.name for seat in taken])
     return taken
+
+
+def _check_faults(experiment: Experiment, names: Sequence[str]) -> None:
+    """Refuse faults and durations of peers that are not there."""
+    try:
+        check_names(experiment.faults, names)
+    except ConfigError as error:
+        raise ConfigError(f"{experiment.path}: {error.args[0]}", hint=error.hint) from None
+    for name in experiment.timing.peers:
+        if name not in names:
+            raise ConfigError(
+                f"{experiment.path}: [timing.peers.{name}] is of no peer of this run",
+                hint=f"there are: {', '.join(names)}",
+            )
 
 
 def _names_in(folder: Path) -> tuple[str, ...]:
@@ -118,6 +135,8 @@ def peer_command(
         argv.append("--alone")
     if seat.attack is not None:
         argv += ["--attack", str(seat.attack)]
+    if experiment.faults:
+        argv += ["--faults", str(out / COPY)]
     return Command(seat.name, argv + list(_VERBOSITY[experiment.launch.log]), environ)
 
 

@@ -113,6 +113,7 @@ def _host(
         out=str(directory.root.absolute()),
         alone=experiment.alone,
         attack=str(seat.attack or ""),
+        faults=experiment.faults,
     )
     membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
     return PeerHost(

@@ -1,11 +1,15 @@
-"""How long things take on virtual time, where nothing really takes any."""
+"""How long things take on virtual time, where nothing really takes any; the table `[timing]`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 
-from peer.options.fields import check, number
+from peer.options.fields import check, number, rules
 from peer.work import Command, Evaluate, Inspect, Mix, Prepare, Publish, Train
+from protocol.errors import ConfigError
+from protocol.ids import PeerId, peer_id
 
-__all__ = ["Timing"]
+__all__ = ["Timing", "TimingTable", "read_timing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +43,75 @@ class Timing:
     def pull_s(self, num_bytes: int) -> float:
         """Duration of a pull, after the request has arrived."""
         return num_bytes / (self.bandwidth_mb_s * 1e6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingTable:
+    """The durations of all peers, and of those that are slower or quicker than the others."""
+
+    default: Timing = field(default_factory=Timing)
+    peers: Mapping[PeerId, Timing] = field(default_factory=dict)
+    calibrate: bool = False  # time real steps on this machine first, for `default.step_s`
+
+    def of(self, name: str) -> Timing:
+        return self.peers.get(PeerId(name), self.default)
+
+    def between(self, one: str, other: str) -> tuple[float, float]:
+        """Latency in seconds and bandwidth in MB/s of a way: the worse end of it decides."""
+        ends = (self.of(one), self.of(other))
+        return max(e.latency_s for e in ends), min(e.bandwidth_mb_s for e in ends)
+
+    def with_step_s(self, step_s: float) -> "TimingTable":
+        """The same, with another duration of a step where no peer's own table gives one.
+
+        A peer's own step keeps its ratio to the common one.
+        """
+        ratio = step_s / self.default.step_s if self.default.step_s else 1.0
+        limit = 3600.0
+        own = {
+            name: replace(timing, step_s=min(limit, timing.step_s * ratio))
+            for name, timing in self.peers.items()
+        }
+        return replace(self, default=replace(self.default, step_s=step_s), peers=own)
+
+
+def read_timing(raw: object) -> TimingTable:
+    """Check the table `[timing]` of an experiment file, with `[timing.peers.NAME]` in it.
+
+    Raises:
+        ConfigError: a key or value that is not allowed; the text names the table and the key.
+    """
+    if not isinstance(raw, dict):
+        raise ConfigError(f"[timing] must be a table, got {raw!r:.60}")
+    table = dict(raw)
+    calibrate = table.pop("calibrate", False)
+    if not isinstance(calibrate, bool):
+        raise ConfigError(f"timing.calibrate = {calibrate!r:.60}: must be true or false")
+    peers = table.pop("peers", {})
+    if not isinstance(peers, dict):
+        raise ConfigError("[timing.peers] must hold a table for each peer, [timing.peers.NAME]")
+    default = _timing("timing", table, Timing(), more=("calibrate", "peers"))
+    if calibrate and "step_s" in table:
+        raise ConfigError("[timing] has step_s and calibrate, which measures it: take one of them")
+    own = {peer_id(n): _timing(f"timing.peers.{n}", t, default) for n, t in peers.items()}
+    return TimingTable(default=default, peers=own, calibrate=calibrate)
+
+
+def _timing(where: str, table: object, base: Timing, more: tuple[str, ...] = ()) -> Timing:
+    if not isinstance(table, dict):
+        raise ConfigError(f"[{where}] must be a table, got {table!r:.60}")
+    declared = rules(Timing)
+    given: dict[str, float] = {}
+    for key, value in table.items():
+        if key not in declared:
+            known = [*declared, *more]
+            close = get_close_matches(str(key), known, n=3)
+            said = f"did you mean {' or '.join(close)}? " if close else ""
+            raise ConfigError(
+                f"[{where}] has no key {key!r}", hint=f"{said}there are: {', '.join(known)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{where}.{key} = {value!r:.60}: it must be {declared[key]}")
+        given[key] = float(declared[key].read(f"{where}.{key}", value))
+    kept = {f.name: getattr(base, f.name) for f in fields(Timing)}
+    return Timing(**(kept | given))

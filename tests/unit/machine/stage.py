@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from peer.effects import Effect, End, Farewell, Fetch, Order, Question, Record, WakeAt
+from peer.faults.plan import FaultPlan
 from peer.machine import Machine, Phase
 from peer.pace import Pace
 from peer.record import RoundRecord
@@ -67,6 +68,7 @@ class Stage:
         exchange: Exchange = Exchange.NEIGHBOURS,
         participation: float = 1.0,
         topology: str = "full",
+        plan: FaultPlan | None = None,
     ) -> None:
         self.now_s = 100.0
         self.said: list[Effect] = []
@@ -79,6 +81,7 @@ class Stage:
             pace=pace or Pace(),
             exchange=exchange,
             participation=participation,
+            plan=plan,
         )
 
     # -- what happens -------------------------------------------------------------------------
