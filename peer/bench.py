@@ -19,8 +19,8 @@ from peer.data import Shard, Split, load_shard
 from peer.device import pick_device
 from peer.evaluate import evaluate
 from peer.examples import Examples
-from peer.methods import SOLVERS, Method, make_method
-from peer.models.registry import build_model
+from peer.methods import SOLVERS, Method
+from peer.models.pool import ModelPool
 from peer.models.split import SplitModel
 from peer.options.attack import LABELFLIP, Attack
 from peer.options.fields import build, values
@@ -61,8 +61,8 @@ class Bench:
     attack: Attack | None  # how this peer harms the others
 
     @classmethod
-    def set_up(cls, command: Prepare) -> "Bench":
-        """Load the data and build the model.
+    def set_up(cls, command: Prepare, pool: ModelPool) -> "Bench":
+        """Load the data; build the model, or take it from the pool.
 
         Raises:
             OperatorError: the shard, the model, the device or a setting cannot be used.
@@ -72,14 +72,14 @@ class Bench:
         shard = load_shard(Path(command.data))
         _check_fits(shard, settings)
         seed = stream_seed(settings.run.seed, EVERYONE, "init", 0)
-        raw = build_model(
-            settings.model,
+        raw = pool.raw(
+            settings,
             settings.input_shape or shard.input_shape,
             settings.num_classes or len(shard.classes),
-            settings.model_options.norm,
-            seed,
-        ).to(device)
-        method, model = make_method(settings.recipe.flat()).fit(raw)
+            seed=seed,
+            device=device,
+        )
+        method, model = pool.fitted(settings, raw)
         attack = Attack.parse(command.attack) if command.attack else None
         train = _examples(shard.train, device)
         if attack is not None and attack.name == LABELFLIP:

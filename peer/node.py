@@ -98,6 +98,7 @@ class Node:
         self._built: Prepared | None = None  # the answer to the newest of them
         self._links: dict[PeerId, links.Link] = {}
         self._dialled: dict[PeerId, tuple[str, bytes]] = {}
+        self._linked: tuple[View | None, frozenset[PeerId]] = (None, frozenset())  # when dialled
         self._hello: Hello | None = None
         self._wakes: dict[str, float] = {}
         self._to_compare = ["sgd", "same"] if plan.alone else []
@@ -398,6 +399,9 @@ class Node:
         """Keep one link to each neighbour, at the address that the view gives."""
         if self.machine is None or self.view is None or self._hello is None:
             return ()
+        if self._linked[0] is self.view and self._linked[1] == self.machine.neighbours.keys():
+            return ()
+        self._linked = (self.view, frozenset(self.machine.neighbours))
         acts: list[Act] = []
         by_name = {PeerId(m.name): m for m in self.view.members}
         for name in sorted(self.machine.neighbours):

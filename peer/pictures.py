@@ -33,6 +33,8 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 ALONE_NAMES = {"sgd": "alone, SGD", "same": "alone, same solver"}
 ALONE_DASHES: Mapping[str, Any] = {"sgd": (0, (1.5, 2)), "same": (0, (5, 2))}
 LABELLED_CELLS = 16  # peers up to which each cell shows its number
+NAMED_PEERS = 64  # up to which each row shows its name
+MAX_SIDE_IN = 20.0  # of the influence map: a picture of many peers costs memory by its area
 _STYLE: dict[Any, Any] = {
     "font.size": 10.0,
     "axes.edgecolor": FAINT,
@@ -152,7 +154,7 @@ def draw_influence(path: Path, whole: Affinity, *, title: str) -> None:
         DataError: the file cannot be written.
     """
     num_peers = len(whole.peers)
-    side = 2.6 + 0.52 * max(num_peers, 6)
+    side = min(2.6 + 0.52 * max(num_peers, 6), MAX_SIDE_IN)
     with _figure(path, side + 1.5, side) as figure:
         # as in _figure
         from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm  # noqa: PLC0415
@@ -195,13 +197,15 @@ def _write_cells(axes: "Axes", cells: Floats, colour: Any) -> None:  # noqa: ANN
 
 
 def _name_peers(axes: "Axes", whole: Affinity) -> None:
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if len(whole.peers) > NAMED_PEERS:
+        return
     names = [f"{peer}\n{domain}" for peer, domain in zip(whole.peers, whole.domains, strict=True)]
     places = range(len(names))
     axes.set_xticks(places, names, fontsize=8, rotation=90 if len(names) > 10 else 0)
     axes.set_yticks(places, names, fontsize=8)
     axes.tick_params(length=0)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
 
 
 def _part_camps(axes: "Axes", camps: Sequence[int]) -> None:
@@ -214,6 +218,7 @@ def _part_camps(axes: "Axes", camps: Sequence[int]) -> None:
                 (start + end - 1) / 2, -0.62, f"camp {camp}", ha="center", va="bottom", fontsize=9.5
             )
         if end < len(camps):
-            axes.axhline(end - 0.5, color=PAPER, linewidth=6)
-            axes.axvline(end - 0.5, color=PAPER, linewidth=6)
+            gap = 6 if len(camps) <= NAMED_PEERS else 1.5
+            axes.axhline(end - 0.5, color=PAPER, linewidth=gap)
+            axes.axvline(end - 0.5, color=PAPER, linewidth=gap)
         start = end

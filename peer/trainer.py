@@ -17,6 +17,7 @@ from peer.exchange import Origin, digest_of, read_contribution, sections_of
 from peer.inspection import Inspector
 from peer.mixers.base import Mixer
 from peer.mixers.replicated import Replicated
+from peer.models.pool import ModelPool
 from peer.publishing import Shelving, state_of, update_of
 from peer.roles import exchange_of
 from peer.solvers.base import Progress, Solver
@@ -62,7 +63,7 @@ class _Learner:
     solver: Solver
     mixer_state: State
     solver_state: State
-    start: Start  # where this round's training begins
+    start: Start  # where this round's training begins; once it is published, the result
     trained: Trained  # the newest result, in full
     sent: Trained  # what the others are told in its place: the same, unless this peer attacks
     round_no: int  # of that result; 0 is the initial model
@@ -76,7 +77,13 @@ class _Learner:
 
 
 class Trainer:
-    def __init__(self) -> None:
+    def __init__(self, pool: ModelPool | None = None) -> None:
+        """Make a trainer without work yet.
+
+        Args:
+            pool: models that it shares with the other trainers of this process.
+        """
+        self._pool = pool or ModelPool()
         self._learner: _Learner | None = None
 
     def carry_out(self, command: Command, progress: Progress) -> Reply | None:
@@ -116,7 +123,7 @@ class Trainer:
         Raises:
             OperatorError: the shard, the model or a setting cannot be used.
         """
-        bench = Bench.set_up(command)
+        bench = Bench.set_up(command, self._pool)
         start = bench.initial()
         initial = replace(
             bench.method.opening(bench.model),
@@ -282,7 +289,10 @@ class Trainer:
             more.append((Part.STATE, state_of(learner.common.state, shared)))
         if shared is not None and command.update:
             more.append((Part.UPDATE, update_of(learner.start, learner.sent, shared)))
-        return learner.shelving.publish(origin, shared, more)
+        published = learner.shelving.publish(origin, shared, more)
+        # Nothing needs where the round began any more: a peer at rest costs one model.
+        learner.start = Start(learner.trained.params, learner.trained.buffers)
+        return published
 
     # -- after the run -----------------------------------------------------------------------------
 

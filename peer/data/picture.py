@@ -29,6 +29,7 @@ SPLIT_COLOURS = {"train": "#2b6a99", "val": "#f0a540", "test": "#a9c3d3"}
 MAX_NUMBERED = 24  # classes: with more, cells are too narrow for their counts
 GAP = 2  # pixels between images of a contact sheet
 CELL_INCHES = 0.5  # of one image and its gap
+MAX_INCHES = 40.0  # of the rows together
 MAX_SAID = 80  # shards: with more, rows are too low for names and counts
 
 
@@ -36,7 +37,7 @@ def draw_histogram(shards: Sequence[ShardEntry], classes: Sequence[str], path: P
     """Draw training samples per shard and label as a heat map, and the sizes of all splits."""
     num_shards, is_said = len(shards), len(shards) <= MAX_SAID
     map_inches = min(max(4.0, 0.5 * len(classes)), 14.0)
-    height_inches = num_shards * (0.36 if is_said else 0.06) + 1.5
+    height_inches = min(num_shards * (0.36 if is_said else 0.06), MAX_INCHES) + 1.5
     figure = Figure(figsize=(map_inches + 5.5, height_inches), dpi=DOTS_PER_INCH)
     figure.set_layout_engine("constrained")
     heat, sizes = figure.subplots(1, 2, sharey=True, width_ratios=[map_inches, 3.2])
@@ -58,9 +59,10 @@ def _draw_heat(axes: Axes, counts: npt.NDArray[np.int64], classes: Sequence[str]
         count = int(counts[row, label])
         colour = "white" if count > 0.7 * top else INK if count else FAINT
         axes.text(label, row, str(count), ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(np.arange(-0.5, num_classes), minor=True)
-    axes.set_yticks(np.arange(-0.5, num_shards), minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5 if is_numbered else 0.0)
+    if is_numbered:
+        axes.set_xticks(np.arange(-0.5, num_classes), minor=True)
+        axes.set_yticks(np.arange(-0.5, num_shards), minor=True)
+        axes.grid(which="minor", color="white", linewidth=1.5)
     if num_classes <= MAX_NUMBERED:
         is_long = max(map(len, classes)) > 2
         axes.set_xticks(range(num_classes), classes, color=INK, rotation=35 if is_long else 0)

@@ -4,6 +4,7 @@ A signature covers a purpose and the bytes, so that one made for a view is worth
 """
 
 from enum import Enum
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -76,6 +77,9 @@ def seal_view(view: View, secret: bytes) -> SignedView:
     return SignedView(body, sign(secret, Purpose.VIEW, body))
 
 
+@lru_cache(
+    maxsize=4
+)  # the same view reaches a node by several ways, and many nodes of a simulation
 def open_view(signed: SignedView, public: bytes) -> View:
     """Read a view if the holder of `public` signed it.
 
