@@ -61,6 +61,7 @@ class Book:
     run_name: str
     token: bytes  # of the join string that the coordinator prints
     founders: int  # peers that the lobby waits for, >= 1
+    relays: int = 0  # that the lobby waits for too
     bind: str = ""  # HOST:PORT, so that a restart is found where the join string says
     advertise: str = ""  # HOST
     incarnation: int = 0  # starts of the coordinator so far
@@ -86,9 +87,15 @@ class Book:
             members=tuple(self.entries[name].member() for name in sorted(self.entries)),
         )
 
-    def ready_peers(self) -> tuple[PeerId, ...]:
-        """Those that count for the lobby, sorted."""
-        names = (e.name for e in self.entries.values() if e.role == "peer" and e.state == "ready")
+    @property
+    def is_complete(self) -> bool:
+        """The lobby need not wait any more."""
+        peers, relays = len(self.ready("peer")), len(self.ready("relay"))
+        return peers >= self.founders and relays >= self.relays and not self.relays_to_come()
+
+    def ready(self, role: str) -> tuple[PeerId, ...]:
+        """Names of those of a role that are ready, sorted."""
+        names = (e.name for e in self.entries.values() if e.role == role and e.state == "ready")
         return tuple(sorted(names))
 
     def relays_to_come(self) -> tuple[PeerId, ...]:

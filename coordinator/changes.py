@@ -36,8 +36,9 @@ def status_line(view: View) -> str:
         line = f"{len(here)} of {view.founders} peers ready"
         missing = max(0, view.founders - len(here))
         coming = [m.name for m in view.members if m.role == "relay" and m.state == "joining"]
-        if not missing and coming:
-            return f"{line}: {_names(here)}; waiting for {_names(coming)}"
+        if not missing:
+            awaited = _names(coming) if coming else "a relay"
+            return f"{line}: {_names(here)}; waiting for {awaited}"
         return f"{line}: {_names(here)}; waiting for {missing}" if here else line
     absent = [m.name for m in view.members if m.state == "lost"]
     newest = max((m.round_no for m in view.members), default=0)

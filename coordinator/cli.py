@@ -41,6 +41,7 @@ def main() -> None:
 @click.option("--bind", metavar="ADDR", help="Listen at HOST, HOST:PORT or HOST:0. [0.0.0.0:7733]")
 @click.option("--advertise", metavar="HOST", help="How other hosts reach this one. [found out]")
 @click.option("--founders", type=int, metavar="N", help="Peers that the lobby waits for. [2]")
+@click.option("--relays", type=int, metavar="N", help="Relays that it waits for too. [0]")
 @click.option("--run", "run_name", metavar="NAME", help="Name a new run, or resume that one.")
 @click.option(
     "--experiment",
@@ -66,9 +67,11 @@ def main() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout.")
 def start(
+    *,
     bind: str | None,
     advertise: str | None,
     founders: int | None,
+    relays: int | None,
     run_name: str | None,
     experiment: Path | None,
     assignments: tuple[str, ...],
@@ -83,6 +86,7 @@ def start(
         bind=bind,
         advertise=advertise,
         founders=founders,
+        relays=relays,
         run_name=run_name,
         experiment=experiment,
         assignments=assignments,
@@ -238,6 +242,7 @@ def _as_json(stored: Stored) -> Mapping[str, object]:
         "run": book.run_name,
         "running": stored.holder,
         "founders": book.founders,
+        "relays": book.relays,
         "founding": book.founding,
         "settled": book.settled,
         "options": dict(book.options),

@@ -32,6 +32,7 @@ class Config:
     bind: HostPort | None = None
     advertise: str | None = None  # HOST
     founders: int | None = None  # in [1, MAX_MEMBERS]
+    relays: int | None = None  # in [0, MAX_MEMBERS]
     run_name: str | None = None
     options: Manifest = field(default_factory=Manifest)  # pinned lines of the manifest
     lease_s: float = 15.0  # in [1, 3600]
@@ -39,6 +40,8 @@ class Config:
     def __post_init__(self) -> None:
         if self.founders is not None and not 1 <= self.founders <= MAX_MEMBERS:
             raise ConfigError(f"founders must be in [1, {MAX_MEMBERS}], got {self.founders}")
+        if self.relays is not None and not 0 <= self.relays <= MAX_MEMBERS:
+            raise ConfigError(f"relays must be in [0, {MAX_MEMBERS}], got {self.relays}")
         if not 1.0 <= self.lease_s <= 3600.0:
             raise ConfigError(f"the lease must be in [1, 3600] s, got {self.lease_s:g}")
         if self.run_name is not None:
@@ -50,6 +53,7 @@ def read_config(
     bind: str | None,
     advertise: str | None,
     founders: int | None,
+    relays: int | None,
     run_name: str | None,
     experiment: Path | None,
     assignments: Sequence[str],
@@ -70,6 +74,7 @@ def read_config(
         bind=parse_host_port(bind, default_port=DEFAULT_PORT) if bind else None,
         advertise=parse_host_port(advertise, default_port=0).host if advertise else None,
         founders=_typed(run, "founders", int) if founders is None else founders,
+        relays=relays,
         run_name=_typed(run, "name", str) if run_name is None else run_name,
         options=typed.over(Manifest.from_tables(tables)),
         lease_s=lease_s,
@@ -87,6 +92,7 @@ def new_book(config: Config, *, run_name: str) -> Book:
         run_name=run_name,
         token=os.urandom(16),
         founders=config.founders or DEFAULT_FOUNDERS,
+        relays=config.relays or 0,
         options=config.options,
     )
 
@@ -100,6 +106,8 @@ def resume(book: Book, config: Config) -> None:
     odd = []
     if config.founders not in {None, book.founders}:
         odd.append(f"founders: you asked for {config.founders}, the run has {book.founders}")
+    if config.relays not in {None, book.relays}:
+        odd.append(f"relays: you asked for {config.relays}, the run has {book.relays}")
     compare = differences if book.settled else conflicts
     odd.extend(compare(config.options, book.options))
     if odd:

@@ -356,11 +356,10 @@ class Directory:
 
     def _changed(self, now_s: float) -> Effect:
         """Count a change of the members; it is told to all, and never lost."""
-        ready = self._book.ready_peers()
-        is_full = len(ready) >= self._book.founders and not self._book.relays_to_come()
-        if not self._book.founding and is_full:
-            self._book.founding = ready
-            _log.info("founded peers=%d", len(ready))
+        book = self._book
+        if not book.founding and book.is_complete:
+            book.founding = book.ready("peer")
+            _log.info("founded peers=%d", len(book.founding))
         self._bulletin.changed(now_s)
         return self._save(now_s)
 

@@ -9,6 +9,7 @@ from peer.effects import Compared, Happened, Lobby, Started
 from peer.ledger import EVENTS, Ledger, read_events
 from peer.options.attack import Attack
 from peer.record import RoundRecord
+from peer.roles import Role
 from peer.summary import summarise
 from peer.work import Score
 from protocol.errors import ConfigError
@@ -31,6 +32,7 @@ class Chronicle:
     def __init__(self, display: Display, *, peer: PeerId, facts: ShardFacts | None) -> None:
         self._display = display
         self._peer = peer
+        self._role = Role.RELAY if facts is None else Role.PEER
         self._domain = facts.card.domain if facts is not None else ""
         self._camp = facts.card.camp if facts is not None else 0
         self._attack = ""
@@ -66,6 +68,7 @@ class Chronicle:
         self._event(
             "started",
             peer=self._peer,
+            role=self._role.value,
             run=act.run.hex(),
             pid=os.getpid(),
             options=dict(act.settings.flat),
@@ -91,7 +94,9 @@ class Chronicle:
             return
         self._lobby = lobby
         self._event("lobby", ready=lobby.ready, founders=lobby.founders)
-        self._display.line(f"lobby: {lobby.ready} of {lobby.founders} here")
+        # Enough peers, and no roster: the run is to begin with a relay.
+        more = ", a relay is still to come" if lobby.ready >= lobby.founders else ""
+        self._display.line(f"lobby: {lobby.ready} of {lobby.founders} here{more}")
 
     def round(self, record: RoundRecord) -> None:
         if self._ledger is not None:

@@ -22,12 +22,20 @@ from protocol.errors import ConfigError, OperatorError
 from protocol.ids import PeerId, peer_id
 from protocol.topology import parse_topology
 
-__all__ = ["DataTable", "Experiment", "LaunchTable", "PeerTable", "load_experiment"]
+__all__ = [
+    "DataTable",
+    "Experiment",
+    "LaunchTable",
+    "PeerTable",
+    "RelayTable",
+    "load_experiment",
+]
 
 MAX_PEERS = 256  # as processes of one machine
 
 METHOD_TABLES = ("method", "mixer", "solver", "aggregator")
 OPTION_TABLES = ("train", "model", "mix", "pace", "admit")
+_RELAY_KEYS = ("name", "aggregator", "gpu")
 _RUN_KEYS = ("name", "founders", "seed", "rounds", "topology", "participation")
 
 
@@ -45,6 +53,14 @@ class PeerTable:
     data: str  # a shard's name in the folder of shards, or a path
     gpu: str | None = None  # None: as [launch] says
     attack: Attack | None = None  # for studies: how it harms the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayTable:
+    """A node without data that aggregates; which aggregator it runs is a line of the manifest."""
+
+    name: PeerId
+    gpu: str = "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,7 @@ class Experiment:
     founders: int | None  # None: as many as there are peers
     data: DataTable
     peers: tuple[PeerTable, ...]  # empty: one for each shard
+    relay: RelayTable | None
     alone: bool  # train the two models without neighbours, after the run
     launch: LaunchTable
     faults: tuple[Fault, ...] = ()
@@ -99,7 +116,7 @@ def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) ->
 def _experiment(
     path: Path, text: str, tables: Mapping[str, object], overrides: Mapping[str, Value]
 ) -> Experiment:
-    others = ("data", "peer", "compare", "launch", "fault", "timing")
+    others = ("data", "peer", "relay", "compare", "launch", "fault", "timing")
     known = ("run", *METHOD_TABLES, *OPTION_TABLES, *others)
     for name in tables:
         if name not in known:
@@ -119,6 +136,7 @@ def _experiment(
         founders=founders,
         data=_data(tables, path.parent, settings.run.seed),
         peers=peers,
+        relay=_relay(tables, settings, peers),
         alone=_take(compare, "compare.alone", _flag, default=False),
         launch=_launch(_table(tables, "launch", ("threads", "gpu", "keep_state", "log"))),
         faults=read_faults(tables.get("fault", [])),
@@ -136,10 +154,18 @@ def _manifest_lines(
             lines[f"run.{key}"] = _scalar(f"run.{key}", run[key])
     if "run.topology" in lines:
         lines["run.topology"] = _topology(str(lines["run.topology"]), base)
+    if aggregator := _table(tables, "relay", _RELAY_KEYS).get("aggregator"):
+        lines["aggregator"] = _scalar("relay.aggregator", aggregator)
     for table in (*METHOD_TABLES, *OPTION_TABLES):
         for key, value in _table(tables, table, None).items():
             own = key == "name" and table in (*METHOD_TABLES, "model")
-            lines[table if own else f"{table}.{key}"] = _scalar(f"{table}.{key}", value)
+            line = table if own else f"{table}.{key}"
+            if lines.get(line, value) != value:
+                raise ConfigError(
+                    f"[{table}] {key} is {value!r:.60}, but [relay] {table} is {lines[line]!r:.60}",
+                    hint="a run has one aggregator: name it once",
+                )
+            lines[line] = _scalar(f"{table}.{key}", value)
     return lines
 
 
@@ -198,6 +224,23 @@ def _attack(where: str, text: str) -> Attack:
         return Attack.parse(text)
     except ConfigError as error:
         raise ConfigError(f"{where}.attack: {error.args[0]}", hint=error.hint) from None
+
+
+def _relay(
+    tables: Mapping[str, object], settings: Settings, peers: Sequence[PeerTable]
+) -> RelayTable | None:
+    if "relay" not in tables:
+        return None
+    table = _table(tables, "relay", _RELAY_KEYS)
+    name = peer_id(_take(table, "relay.name", _text, default="relay"))
+    if name in {peer.name for peer in peers}:
+        raise ConfigError(f"[relay] and a [[peer]] are both named {name}")
+    if settings.recipe.aggregator.name == "none":
+        raise ConfigError(
+            f"[relay] has nothing to do: method {settings.method} has no aggregator",
+            hint='name one, e.g. aggregator = "craft" in [relay]; `peer methods` lists them',
+        )
+    return RelayTable(name=name, gpu=_take(table, "relay.gpu", _gpu, default="cpu"))
 
 
 def _launch(table: Mapping[str, object]) -> LaunchTable:

@@ -446,13 +446,13 @@ class Machine:
     def _question(self, name: PeerId) -> Question:
         """Ask for the round that is wanted; a relay beside neighbours, for any newer one."""
         part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
-        if self._roster.is_waited_for(name):
+        if name != self._roster.unawaited:
             return Question(name, self._wanted, part)
         held = self.neighbours[name].good
         return Question(name, held.round_no + 1 if held is not None else 1, part)
 
     def _waited_for(self) -> list[Neighbour]:
-        asked = [self.neighbours[n] for n in self.asked if self._roster.is_waited_for(n)]
+        asked = [self.neighbours[n] for n in self.asked if n != self._roster.unawaited]
         return [neighbour for neighbour in asked if not neighbour.cut]
 
     def _settle(self, now_s: float) -> tuple[Effect, ...]:
@@ -545,9 +545,10 @@ class Machine:
             round_no=self.round_no,
             used=self._yield.used,
             stale=self._yield.stale,
-            missing=tuple(n for n in self._yield.missing if self._roster.is_waited_for(n)),
+            missing=tuple(n for n in self._yield.missing if n != self._roster.unawaited),
             refused=faults,
             cut={n: self.neighbours[n].cut for n in self.asked if self.neighbours[n].cut},
+            unawaited=self._roster.unawaited,
             skipped=self._skipped,
             waited_s=self._waited_s,
             mix_s=mixed.seconds if mixed else 0.0,

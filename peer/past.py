@@ -11,6 +11,7 @@ import numpy.typing as npt
 from peer.affinity import Affinity, affinity
 from peer.influence import Influence, read_influence
 from peer.ledger import EVENTS, INFLUENCE, Event, read_events
+from peer.roles import Role
 from protocol.errors import DataError
 
 __all__ = ["PastPeer", "past_affinity", "read_past"]
@@ -33,7 +34,7 @@ class PastPeer:
 
 
 def read_past(directory: Path) -> tuple[PastPeer, ...]:
-    """Read every peer of a run directory, in order of name.
+    """Read every peer of a run directory, in order of name; relays have nothing to draw.
 
     Raises:
         DataError: a file of it is torn or of another version, or no peer has started there.
@@ -56,12 +57,14 @@ def past_affinity(peers: tuple[PastPeer, ...]) -> Affinity:
 
 
 def _read_peer(folder: Path) -> PastPeer | None:
-    """Read what came after the last start; None where there is none."""
+    """Read what came after the last start; None where there is none, and for a relay."""
     events = read_events(folder / EVENTS)
     starts = [at for at, event in enumerate(events) if event.name == "started"]
     if not starts:
         return None
     started, *rest = events[starts[-1] :]
+    if started.fields.get("role") == Role.RELAY:
+        return None
     rounds = [event for event in rest if event.name == "round"]
     influence = folder / INFLUENCE
     try:

@@ -17,6 +17,7 @@ class RoundRecord:
     missing: tuple[PeerId, ...]  # asked, and nothing of it was mixed
     refused: Mapping[PeerId, str]  # failed admission, and why
     cut: Mapping[PeerId, str] = field(default_factory=dict)  # exchanges that the faults let fail
+    unawaited: str = ""  # a relay whose model is welcome when it comes, and no more than that
     skipped: tuple[int, ...] = ()  # rounds jumped over before this one
     waited_s: float = 0.0  # in COLLECT
     mix_s: float = 0.0
@@ -38,4 +39,5 @@ class RoundRecord:
     @property
     def degraded(self) -> bool:
         """Somebody who was asked did not take part with a fresh result."""
-        return bool(self.stale or self.missing or self.refused or self.cut)
+        late = (self.stale.keys() | self.cut.keys()) - {self.unawaited}
+        return bool(late or self.missing or self.refused)

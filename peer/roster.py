@@ -130,9 +130,10 @@ class Roster:
             active_ones = frozenset(n for n in active_ones if self._plan.is_member(n, round_no))
         return tuple(sorted((*(n for n in names if n in active_ones), *relay)))
 
-    def is_waited_for(self, name: PeerId) -> bool:
-        """A relay beside neighbours is welcome when it comes, and no reason to wait."""
-        return self._exchange is not Exchange.NEIGHBOURS or name != self.relay
+    @property
+    def unawaited(self) -> str:
+        """A relay beside neighbours: welcome when it comes, no reason to wait. Empty if none."""
+        return self.relay if self._exchange is Exchange.NEIGHBOURS else ""
 
     def _active(self, round_no: int) -> frozenset[PeerId]:
         members: Sequence[PeerId] = self._members(round_no)

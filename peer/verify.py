@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peer.ledger import EVENTS, Event, read_events
+from peer.roles import Role
 from protocol.errors import DataError
 
 __all__ = ["Difference", "Verdict", "verify"]
@@ -30,6 +31,7 @@ class Difference:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     peers: int
+    relays: int
     rounds: int  # of one peer, at most
     snapshots: int  # compared
     first: Difference | None  # None: the same
@@ -41,19 +43,37 @@ def verify(left: Path, right: Path) -> Verdict:
     Raises:
         DataError: one of them is no run directory, torn, or was written before digests were.
     """
-    ours, theirs = _read(left), _read(right)
+    runs = _read(left), _read(right)
+    ours, theirs = runs[0].rounds, runs[1].rounds
     compared = sum(len(ours[peer].keys() & theirs[peer].keys()) for peer in ours.keys() & theirs)
     rounds = max((len(played) for played in ours.values()), default=0)
+    relays = runs[0].relays | runs[1].relays
     first = min(_differences(ours, theirs), key=lambda d: (d.round_no, d.peer), default=None)
-    return Verdict(len(ours.keys() | theirs.keys()), rounds, compared, first)
+    peers = (ours.keys() | theirs.keys()) - relays
+    return Verdict(len(peers), len(relays), rounds, compared, first)
 
 
-def _read(root: Path) -> dict[str, dict[int, Round]]:
-    """Rounds of every peer, by number; of a peer that was restarted, the last word on each."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Rounds of every node, by number; of one that was restarted, the last word on each."""
+
+    rounds: Mapping[str, Mapping[int, Round]]
+    relays: frozenset[str]
+
+
+def _read(root: Path) -> _Run:
     folders = sorted(path.parent for path in root.glob(f"*/{EVENTS}"))
     if not folders:
         raise DataError(f"{root} is not a run directory: no peer has written there")
-    return {folder.name: _rounds(read_events(folder / EVENTS), folder) for folder in folders}
+    events = {folder: read_events(folder / EVENTS) for folder in folders}
+    return _Run(
+        {folder.name: _rounds(told, folder) for folder, told in events.items()},
+        frozenset(folder.name for folder, told in events.items() if _is_relay(told)),
+    )
+
+
+def _is_relay(events: Sequence[Event]) -> bool:
+    return any(e.name == "started" and e.fields.get("role") == Role.RELAY for e in events)
 
 
 def _rounds(events: Sequence[Event], folder: Path) -> dict[int, Round]:

@@ -81,6 +81,8 @@ class Manifest(Mapping[str, Scalar]):
     def from_tables(cls, tables: Mapping[str, object]) -> "Manifest":
         """Flatten the run's sections of an experiment file; skip those that are not of the run.
 
+        How a run aggregates may stand in [aggregator], or beside the relay's name in [relay].
+
         Raises:
             ConfigError: a value is a list or a date, a line stands twice, or the whole is too long.
         """
@@ -89,6 +91,10 @@ class Manifest(Mapping[str, Scalar]):
             if key in lines:
                 raise ConfigError(f"{key} stands twice")
             lines[key] = value
+        relay = tables.get("relay")
+        named = relay.get("aggregator") if isinstance(relay, Mapping) else None
+        if named is not None and lines.setdefault("aggregator", named) != named:
+            raise ConfigError("[aggregator] and [relay] name different aggregators")
         return cls(lines)
 
     @classmethod

@@ -21,8 +21,9 @@ def verify(left: Path, right: Path) -> int:
     """
     verdict = compare(left, right)
     if verdict.first is None:
+        relays = {0: "", 1: " and a relay"}.get(verdict.relays, f" and {verdict.relays} relays")
         click.echo(
-            f"the same: {verdict.snapshots} snapshots of {verdict.peers} peers "
+            f"the same: {verdict.snapshots} snapshots of {verdict.peers} peers{relays} "
             f"in {verdict.rounds} rounds"
         )
         return 0

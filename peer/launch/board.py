@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from signal import Signals as SignalNumber
 
 from peer.launch.processes import Ended, Line
+from peer.roles import Role
 
 __all__ = ["COORDINATOR", "Board", "Failure", "PeerState"]
 
@@ -21,6 +22,7 @@ WAITING = ("starting", "join", "lobby")  # phases before a peer's first round
 @dataclass(slots=True)
 class PeerState:
     name: str
+    role: Role = Role.PEER
     phase: str = "starting"
     round_no: int = 0
     fraction: float = 0.0  # of the phase
@@ -42,7 +44,7 @@ class Failure:
 class Board:
     """Hears what processes say; tells what is worth a line of its own."""
 
-    peers: Mapping[str, PeerState]
+    peers: Mapping[str, PeerState]  # a relay among them, as the last
     rounds: int
     join_string: str = ""  # the coordinator's first line
     failures: list[Failure] = field(default_factory=list)
@@ -51,8 +53,10 @@ class Board:
     _errors: dict[str, deque[str]] = field(default_factory=dict)  # by name: lines on stderr
 
     @classmethod
-    def of(cls, names: Sequence[str], rounds: int) -> "Board":
-        return cls({name: PeerState(name) for name in names}, rounds)
+    def of(cls, names: Sequence[str], rounds: int, *, relay: str | None = None) -> "Board":
+        peers = {name: PeerState(name) for name in names}
+        relays = {} if relay is None else {relay: PeerState(relay, Role.RELAY)}
+        return cls({**peers, **relays}, rounds)
 
     @property
     def all_ended(self) -> bool:

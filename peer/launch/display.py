@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peer.launch.board import Board, PeerState
+from peer.roles import Role
 from protocol.clock import Clock
 
 __all__ = ["LaunchDisplay", "launch_display"]
@@ -40,6 +41,7 @@ _DOING = {
     "done": "done",
     "failed": "failed",
 }
+_DOING_AS_RELAY = {**_DOING, "mix": "aggregating"}
 _STYLES = {"done": "green", "failed": "bold red", "collect": "yellow"}
 
 
@@ -90,7 +92,7 @@ def _table(board: Board, left: str) -> Table:
     peers = sorted(board.peers.values(), key=lambda peer: peer.round_no)[:SHOWN_PEERS]
     kept = {peer.name for peer in peers}
     for peer in (peer for peer in board.peers.values() if peer.name in kept):
-        doing = _DOING.get(peer.phase, peer.phase)
+        doing = _doing(peer)
         shown.add_row(
             peer.name,
             f"{peer.round_no}/{board.rounds}",
@@ -100,6 +102,11 @@ def _table(board: Board, left: str) -> Table:
             Text(_waiting(peer), style="yellow"),
         )
     return shown
+
+
+def _doing(peer: PeerState) -> str:
+    words = _DOING if peer.role is Role.PEER else _DOING_AS_RELAY
+    return words.get(peer.phase, peer.phase)
 
 
 def _with_share(doing: str, peer: PeerState) -> str:
@@ -150,7 +157,7 @@ def _summary(board: Board) -> str:
     peers = list(board.peers.values())
     phases: dict[str, int] = {}
     for peer in peers:
-        doing = _DOING.get(peer.phase, peer.phase)
+        doing = _doing(peer)
         phases[doing] = phases.get(doing, 0) + 1
     doing = ", ".join(f"{count} {phase}" for phase, count in phases.items())
     known = [peer.accuracy for peer in peers if peer.accuracy is not None]

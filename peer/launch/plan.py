@@ -8,7 +8,7 @@ from pathlib import Path
 
 from peer.data.folder import read_folder
 from peer.data.shard import shard_facts
-from peer.experiment import Experiment, LaunchTable, PeerTable
+from peer.experiment import Experiment, LaunchTable, PeerTable, RelayTable
 from peer.faults.table import check_names
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
@@ -22,6 +22,7 @@ __all__ = [
     "coordinator_command",
     "peer_command",
     "peer_environ",
+    "relay_command",
     "seats",
     "thread_count",
 ]
@@ -57,16 +58,19 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
         for peer in peers
         for gpu in [peer.gpu if peer.gpu is not None else experiment.launch.gpu]
     )
-    for seat in taken:
-        if seat.name in RESERVED:
-            raise ConfigError(f"a peer cannot be named {seat.name}: the run directory needs it")
+    relay = (experiment.relay.name,) if experiment.relay is not None else ()
+    for name in (*(seat.name for seat in taken), *relay):
+        if name in RESERVED:
+            raise ConfigError(f"a node cannot be named {name}: the run directory needs it")
+    if relay and relay[0] in {seat.name for seat in taken}:
+        raise ConfigError(f"[relay] and a peer are both named {relay[0]}")
     if experiment.founders is not None and experiment.founders > len(taken):
         raise ConfigError(
             f"{experiment.path}: run.founders = {experiment.founders}, but there are "
             f"{len(taken)} peers: the lobby would wait for ever"
         )
     experiment.settings.topology.check_names(peer_id(seat.name) for seat in taken)
-    _check_faults(experiment, [seat.name for seat in taken])
+    _check_faults(experiment, [*(seat.name for seat in taken), *relay])
     return taken
 
 
@@ -112,6 +116,7 @@ def coordinator_command(
 ) -> Command:
     argv = [sys.executable, "-m", "coordinator", "start", "--bind", LOOPBACK]
     argv += ["--run", experiment.name, "--founders", str(experiment.founders or num_peers)]
+    argv += ["--relays", "0" if experiment.relay is None else "1"]
     for key, value in experiment.explicit.items():
         argv += ["--option", f"{key}={_typed(value)}"]
     return Command(COORDINATOR, argv, _environ(environ, home))
@@ -126,18 +131,39 @@ def peer_command(
     environ: Mapping[str, str],
 ) -> Command:
     """Say how a peer is started; its token travels in the environment, which `ps` does not show."""
-    argv = [sys.executable, "-m", "peer", "start", "--json", "--data", str(seat.data)]
-    argv += ["--name", seat.name, "--gpu", seat.gpu, "--bind", LOOPBACK]
+    own = ["--data", str(seat.data), *(["--alone"] if experiment.alone else [])]
+    own += ["--attack", str(seat.attack)] if seat.attack is not None else []
+    argv = [*_node("start"), *own, *_shared(experiment, seat, out=out, threads=threads)]
+    return Command(seat.name, argv, environ)
+
+
+def relay_command(
+    experiment: Experiment,
+    relay: RelayTable,
+    *,
+    out: Path,
+    threads: int,
+    environ: Mapping[str, str],
+) -> Command:
+    """Say how the relay is started: as a peer, without data."""
+    argv = [*_node("relay"), *_shared(experiment, relay, out=out, threads=threads)]
+    return Command(relay.name, argv, environ)
+
+
+def _node(command: str) -> list[str]:
+    return [sys.executable, "-m", "peer", command, "--json"]
+
+
+def _shared(
+    experiment: Experiment, seat: Seat | RelayTable, *, out: Path, threads: int
+) -> list[str]:
+    argv = ["--name", seat.name, "--gpu", seat.gpu, "--bind", LOOPBACK]
     argv += ["--out", str(out), "--threads", str(threads)]
     for key, value in experiment.consent.items():
         argv += ["--option", f"{key}={_typed(value)}"]
-    if experiment.alone:
-        argv.append("--alone")
-    if seat.attack is not None:
-        argv += ["--attack", str(seat.attack)]
     if experiment.faults:
         argv += ["--faults", str(out / COPY)]
-    return Command(seat.name, argv + list(_VERBOSITY[experiment.launch.log]), environ)
+    return argv + list(_VERBOSITY[experiment.launch.log])
 
 
 def peer_environ(

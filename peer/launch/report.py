@@ -10,6 +10,7 @@ from peer.launch.result import Result, findings, remarks, table, write_result
 from peer.ledger import SUMMARY
 from peer.past import past_affinity, read_past
 from peer.pictures import draw_curves, draw_influence
+from peer.roles import Role
 from peer.summary import PeerSummary, read_summary
 from protocol.errors import OperatorError
 
@@ -29,8 +30,8 @@ def report(
     Raises:
         DataError: a file cannot be read or written.
     """
-    summaries = _summaries(directory, board)
-    whole = Result.of(experiment, summaries, board.failures)
+    summaries, relays = _summaries(directory, board)
+    whole = Result.of(experiment, summaries, board.failures, relays)
     write_result(directory.result, whole)
     if not summaries:
         return
@@ -41,17 +42,24 @@ def report(
     progress.print(f"Results are in {directory.root}.", highlight=False, markup=False)
 
 
-def _summaries(directory: RunDirectory, board: Board) -> list[PeerSummary]:
-    """Read the rows of those that finished; whoever ended well without one was stopped early."""
-    summaries = []
+def _summaries(
+    directory: RunDirectory, board: Board
+) -> tuple[list[PeerSummary], list[PeerSummary]]:
+    """Read the rows of those that finished; whoever ended well without one was stopped early.
+
+    Returns:
+        Those of the peers, and those of relays.
+    """
+    summaries: list[PeerSummary] = []
+    relays: list[PeerSummary] = []
     known = {failure.name for failure in board.failures}
-    for name in board.peers:
+    for name, node in board.peers.items():
         path = directory.root / name / SUMMARY
         if path.exists():
-            summaries.append(read_summary(path))
+            (relays if node.role is Role.RELAY else summaries).append(read_summary(path))
         elif name not in known:
             board.failures.append(Failure(name, 1, "it was stopped before it had finished"))
-    return summaries
+    return summaries, relays
 
 
 def _draw(experiment: Experiment, directory: RunDirectory, progress: Console) -> Affinity:

@@ -15,9 +15,17 @@ from peer.experiment import Experiment
 from peer.launch.board import Failure
 from peer.summary import PeerSummary
 
-__all__ = ["Result", "findings", "remarks", "table", "write_result"]
+__all__ = ["RelayRow", "Result", "findings", "remarks", "table", "write_result"]
 
 _NO_VALUE = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayRow:
+    id: str
+    aggregator: str
+    rounds_finished: int
+    rounds_degraded: int  # of those, in how many a peer's contribution was missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +38,7 @@ class Result:
     rounds: int
     peers: tuple[PeerSummary, ...]
     failed: tuple[Failure, ...]
+    relays: tuple[RelayRow, ...] = ()
 
     @classmethod
     def of(
@@ -37,6 +46,7 @@ class Result:
         experiment: Experiment,
         summaries: Sequence[PeerSummary],
         failures: Sequence[Failure],
+        relays: Sequence[PeerSummary] = (),
     ) -> "Result":
         settings = experiment.settings
         return cls(
@@ -46,6 +56,15 @@ class Result:
             rounds=settings.run.rounds,
             peers=tuple(summaries),
             failed=tuple(failures),
+            relays=tuple(
+                RelayRow(
+                    id=relay.id,
+                    aggregator=settings.recipe.aggregator.name,
+                    rounds_finished=relay.rounds_finished,
+                    rounds_degraded=relay.rounds_degraded,
+                )
+                for relay in relays
+            ),
         )
 
 
@@ -100,13 +119,20 @@ def table(result: Result) -> Table:
 
 
 def remarks(result: Result) -> list[str]:
-    """Say what the table leaves out: who missed whom, and who attacked."""
+    """Say what the table leaves out: who missed whom, who attacked, and what a relay did."""
     degraded = [
         f"{peer.id} {peer.rounds_degraded}" for peer in result.peers if peer.rounds_degraded
     ]
     attackers = [f"{peer.id} ({peer.attack})" for peer in result.peers if peer.attack]
     told = {"rounds in which a neighbour was missing": degraded, "attacked the others": attackers}
-    return [f"{what}: {', '.join(who)}" for what, who in told.items() if who]
+    lines = [f"{what}: {', '.join(who)}" for what, who in told.items() if who]
+    return [*lines, *(_of_relay(relay) for relay in result.relays)]
+
+
+def _of_relay(relay: RelayRow) -> str:
+    line = f"{relay.id} aggregated {relay.rounds_finished} rounds with {relay.aggregator}"
+    missed = f"; somebody was missing in {relay.rounds_degraded}" if relay.rounds_degraded else ""
+    return line + missed
 
 
 def _percent(value: float | None) -> str:

@@ -19,6 +19,7 @@ from peer.launch.plan import (
     coordinator_command,
     peer_command,
     peer_environ,
+    relay_command,
     thread_count,
 )
 from peer.launch.processes import Ended, Happening, Processes, Signals
@@ -77,11 +78,15 @@ def _play(
 ) -> Board:
     """Start everything, hear it out, and end everything."""
     clock = MonotonicClock()
-    names = [seat.name for seat in taken]
-    board = Board.of(names, experiment.settings.run.rounds)
+    relay = experiment.relay
+    board = Board.of(
+        [seat.name for seat in taken],
+        experiment.settings.run.rounds,
+        relay=relay.name if relay is not None else None,
+    )
     with ExitStack() as stack:
         display = stack.enter_context(launch_display(consoles.progress, clock))
-        width = max(len(name) for name in (COORDINATOR, *names))
+        width = max(len(name) for name in (COORDINATOR, *board.peers))
         log = stack.enter_context(LaunchLog(directory.log, width=width, tell=display.say))
         hearer = _Hearer(board, display, log, all_lines=consoles.all_lines)
         processes = stack.enter_context(Processes(clock, signals, grace_s=GRACE_S))
@@ -97,6 +102,10 @@ def _play(
             threads = thread_count(experiment.launch, len(taken))
             environ = peer_environ(os.environ, home, join=board.join_string, threads=threads)
             root = directory.root.absolute()
+            if relay is not None:
+                processes.start(
+                    relay_command(experiment, relay, out=root, threads=threads, environ=environ)
+                )
             for seat in taken:
                 processes.start(
                     peer_command(experiment, seat, out=root, threads=threads, environ=environ)

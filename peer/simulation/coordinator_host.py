@@ -27,6 +27,7 @@ class CoordinatorHost:
         *,
         run_name: str,
         founders: int,
+        relays: int,
         options: Manifest,
         seed: int,
         send: Callable[[PeerId, bytes], None],
@@ -38,6 +39,7 @@ class CoordinatorHost:
         Args:
             run_name: of the run.
             founders: peers that the lobby waits for.
+            relays: that it waits for too.
             options: pinned lines of the manifest.
             seed: of the run; its id and keys derive from it.
             send: gives an encoded message to a peer, after its time on the way.
@@ -51,6 +53,7 @@ class CoordinatorHost:
             run_name=run_name,
             token=key_of(str(seed), "token")[:16],
             founders=founders,
+            relays=relays,
             options=options,
         )
         self._directory: Directory | None = None

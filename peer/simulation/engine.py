@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from peer.relay_trainer import RelayTrainer
+from peer.roles import Role
 from peer.trainer import Trainer
-from peer.work import Command, Reply
+from peer.work import Command, Prepare, Reply
 from protocol.errors import LocalProtocolError
 from protocol.ids import PeerId
 
@@ -24,14 +26,16 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """One trainer for each peer, here."""
+    """One trainer for each peer or relay, here."""
 
     def __init__(self) -> None:
-        self._trainers: dict[PeerId, Trainer] = {}
+        self._trainers: dict[PeerId, Trainer | RelayTrainer] = {}
 
     def submit(self, peer: PeerId, command: Command) -> Pending:
-        trainer = self._trainers.setdefault(peer, Trainer())
-        reply = trainer.carry_out(command, _silent)
+        if isinstance(command, Prepare):
+            relay = command.role is Role.RELAY
+            self._trainers[peer] = RelayTrainer() if relay else Trainer()
+        reply = self._trainers[peer].carry_out(command, _silent)
         if reply is None:
             raise LocalProtocolError("a simulated trainer is forgotten, not told to quit")
         return lambda: reply

@@ -11,7 +11,7 @@ from rich.console import Console
 from peer.chronicle import Chronicle
 from peer.data import shard_facts
 from peer.display import Silence
-from peer.experiment import Experiment
+from peer.experiment import Experiment, RelayTable
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
 from peer.launch.plan import Seat
@@ -19,6 +19,7 @@ from peer.launch.report import report
 from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
 from peer.roles import Role
+from peer.settings import typed
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, InProcess
 from peer.simulation.peer_host import PeerHost
@@ -76,10 +77,18 @@ def _play(
         options=Manifest(experiment.explicit),
         seed=settings.run.seed,
         timing=Timing(),
+        relays=0 if experiment.relay is None else 1,
     )
+    relay = experiment.relay
     for seat in taken:
         world.add(_host(experiment, directory, seat, world, engine))
-    board = Board.of([seat.name for seat in taken], settings.run.rounds)
+    if relay is not None:
+        world.add(_host(experiment, directory, relay, world, engine))
+    board = Board.of(
+        [seat.name for seat in taken],
+        settings.run.rounds,
+        relay=relay.name if relay is not None else None,
+    )
     with one_thread(), progress.status("simulating") as status:
         world.run(lambda: status.update(_progress_text(world)))
     for name, host in world.hosts.items():
@@ -89,16 +98,23 @@ def _play(
 
 
 def _host(
-    experiment: Experiment, directory: RunDirectory, seat: Seat, world: World, engine: Engine
+    experiment: Experiment,
+    directory: RunDirectory,
+    seat: Seat | RelayTable,
+    world: World,
+    engine: Engine,
 ) -> PeerHost:
-    facts = shard_facts(seat.data)
+    data = seat.data if isinstance(seat, Seat) else None
+    facts = shard_facts(data) if data is not None else None
+    role = Role.PEER if data is not None else Role.RELAY
     me = peer_id(seat.name)
-    wishes = wishes_of(experiment.consent, facts)
+    consent = experiment.consent
+    wishes = wishes_of(consent, facts) if facts is not None else typed(consent)
     join = Join(
         version=WIRE_VERSION,
         token=world.coordinator.join.token,
         name=me,
-        role="peer",
+        role=role.value,
         instance=key_of(me, "instance")[:8],
         address=f"tcp://{me}:1",
         sign_key=sign_public(key_of(me, "sign")),
@@ -106,13 +122,13 @@ def _host(
     )
     plan = Plan(
         me=me,
-        role=Role.PEER,
+        role=role,
         explicit=wishes,
-        data=str(seat.data.absolute()),
-        device="cpu" if seat.gpu == "cpu" else seat.gpu,
+        data=str(data.absolute()) if data is not None else "",
+        device=seat.gpu,
         out=str(directory.root.absolute()),
         alone=experiment.alone,
-        attack=str(seat.attack or ""),
+        attack=str(seat.attack or "") if isinstance(seat, Seat) else "",
         faults=experiment.faults,
     )
     membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")

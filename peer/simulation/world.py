@@ -29,7 +29,14 @@ class World:
     """Time, and ways between hosts. Hosts are added, then `run` plays to the end."""
 
     def __init__(
-        self, *, run_name: str, founders: int, options: Manifest, seed: int, timing: Timing
+        self,
+        *,
+        run_name: str,
+        founders: int,
+        options: Manifest,
+        seed: int,
+        timing: Timing,
+        relays: int = 0,
     ) -> None:
         self._agenda = Agenda()
         self.timing = timing
@@ -37,6 +44,7 @@ class World:
         self.coordinator = CoordinatorHost(
             run_name=run_name,
             founders=founders,
+            relays=relays,
             options=options,
             seed=seed,
             send=self._from_coordinator,

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from peer.experiment import Experiment, load_experiment
+from peer.experiment import Experiment, RelayTable, load_experiment
 from peer.options.attack import Attack
 from protocol.errors import ConfigError
+from protocol.ids import PeerId
 
 DATA = '[data]\nshards = "shards"\n'
 
@@ -47,6 +48,15 @@ def test_name_in_a_table_is_the_tables_own_key(tmp_path: Path) -> None:
     assert experiment.name == "x"
     assert experiment.settings.run.rounds == 7
     assert experiment.settings.pace.quorum == 1.0
+
+
+def test_a_relay_is_named_and_runs_on_the_cpu_unless_told(tmp_path: Path) -> None:
+    assert load(tmp_path, DATA).relay is None
+    assert load(tmp_path, "[relay]\n" + DATA).relay == RelayTable(name=PeerId("relay"), gpu="cpu")
+    text = '[relay]\nname = "hub"\ngpu = "1"\naggregator = "fedavgm"\n[aggregator]\nlr = 0.5\n'
+    experiment = load(tmp_path, text + DATA)
+    assert experiment.relay == RelayTable(name=PeerId("hub"), gpu="1")
+    assert experiment.explicit == {"aggregator": "fedavgm", "aggregator.lr": 0.5}
 
 
 def test_what_is_made_follows_the_runs_seed_unless_it_has_its_own(tmp_path: Path) -> None:
@@ -119,6 +129,17 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         ("[timing]\ncalibrate = 1\n" + DATA, "timing.calibrate = 1: must be true or false"),
         ("[timing]\npeers = 3\n" + DATA, r"\[timing.peers\] must hold a table"),
         ("[timing.peers.a]\nmix = 1\n" + DATA, r"\[timing.peers.a\] has no key 'mix'"),
+        ('[relay]\naggregator = "kraft"\n' + DATA, "kraft"),
+        ('[relay]\ngpus = "1"\n' + DATA, r"\[relay\] has no key 'gpus'.*did you mean gpu"),
+        (
+            '[method]\nname = "fedc2i"\n[relay]\n' + DATA,
+            r"\[relay\] has nothing to do: method fedc2i",
+        ),
+        (
+            '[relay]\naggregator = "craft"\n[aggregator]\nname = "fedavg"\n' + DATA,
+            r"\[aggregator\] name is 'fedavg', but \[relay\] aggregator is 'craft'",
+        ),
+        ('[relay]\nname = "a"\n[[peer]]\ndata = "a"\n' + DATA, r"\[relay\] and a \[\[peer\]\]"),
         ("", r"\[data\] must say where shards are"),
         (DATA + 'make = "digits"\n', r"\[data\] must say"),
         (DATA + "peers = 3\n", r"\[data\] has shards, which stands alone, and also peers"),

@@ -30,6 +30,13 @@ def test_tables_become_dotted_lines_and_a_name_is_the_tables_own_line() -> None:
     }
 
 
+def test_the_aggregator_may_be_named_at_the_relay() -> None:
+    tables = {"relay": {"name": "hub", "aggregator": "craft"}, "aggregator": {"lr": 0.5}}
+    assert dict(Manifest.from_tables(tables)) == {"aggregator": "craft", "aggregator.lr": 0.5}
+    with pytest.raises(ConfigError, match="name different aggregators"):
+        Manifest.from_tables({**tables, "aggregator": {"name": "fedavg"}})
+
+
 def test_the_order_is_that_of_the_keys_however_it_was_written() -> None:
     one, other = Manifest({"b": 1, "a": 2}), Manifest({"a": 2, "b": 1})
     assert list(one) == ["a", "b"]

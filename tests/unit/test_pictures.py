@@ -23,9 +23,11 @@ def score(accuracy: float) -> Score:
     return Score(0.0, 1.0, accuracy, 1.0)
 
 
-def write_peer(folder: Path, name: PeerId, camp: int, *, rounds: int = 2) -> None:
+def write_peer(
+    folder: Path, name: PeerId, camp: int, *, rounds: int = 2, role: str = "peer"
+) -> None:
     with Ledger(folder / name) as ledger:
-        ledger.event("started", peer=name, domain="mnist", camp=camp)
+        ledger.event("started", peer=name, role=role, domain="mnist", camp=camp)
         for number in range(1, rounds + 1):
             shares = tuple(Weights(other, 1 / 3, 1.0, ()) for other in NAMES)
             ledger.round(
@@ -55,6 +57,12 @@ def test_a_run_is_read_back_peer_by_peer(tmp_path: Path) -> None:
     whole = past_affinity(read_past(tmp_path))
     assert whole.peers == NAMES
     np.testing.assert_allclose(whole.cells, np.ones((3, 3)))  # 3 x 1/3
+
+
+def test_a_relay_is_no_peer_of_a_run_that_is_read_back(tmp_path: Path) -> None:
+    write_peer(tmp_path, NAMES[0], 0)
+    write_peer(tmp_path, PeerId("hub"), 0, role="relay")
+    assert [peer.name for peer in read_past(tmp_path)] == [NAMES[0]]
 
 
 def test_only_what_came_after_the_last_start_counts(tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ def test_equal_runs_are_the_same(roots: tuple[Path, Path]) -> None:
     assert (verdict.peers, verdict.rounds, verdict.snapshots) == (2, 2, 4)
 
 
+def test_relays_are_compared_and_counted_apart(roots: tuple[Path, Path]) -> None:
+    for root in roots:
+        write(root, "a", played(1))
+        with Ledger(root / "hub") as ledger:
+            ledger.event("started", peer="hub", role="relay")
+            ledger.round(played(1, digest=root.name))
+    verdict = verify(*roots)
+    assert (verdict.peers, verdict.relays, verdict.snapshots) == (1, 1, 2)
+    assert verdict.first is not None
+    assert verdict.first.peer == "hub"
+
+
 def test_the_first_tensor_that_differs_is_named(roots: tuple[Path, Path]) -> None:
     write(roots[0], "a", played(1), played(2), played(3))
     write(roots[1], "a", played(1), played(2, digest="x"), played(3, digest="x"))

@@ -14,6 +14,7 @@ def config(**typed: Any) -> Config:
         "bind": None,
         "advertise": None,
         "founders": None,
+        "relays": None,
         "run_name": None,
         "experiment": None,
         "assignments": (),
@@ -94,6 +95,16 @@ def test_a_run_is_resumed_only_as_it_was_started() -> None:
     resume(book, Config(founders=3))
     with pytest.raises(ConfigError, match=r"founders: you asked for 4, the run has 3; solver\.lr"):
         resume(book, Config(founders=4, options=Manifest({"solver.lr": 0.2})))
+
+
+def test_relays_are_none_unless_asked_for_and_stay_as_many() -> None:
+    assert new_book(Config(), run_name="x").relays == 0
+    book = new_book(Config(relays=1), run_name="x")
+    resume(book, Config())
+    with pytest.raises(ConfigError, match="relays: you asked for 2, the run has 1"):
+        resume(book, Config(relays=2))
+    with pytest.raises(ConfigError, match=r"relays must be in \[0, .*got -1"):
+        config(relays=-1)
 
 
 def test_a_run_that_is_not_settled_can_be_pinned_further_when_it_is_resumed() -> None:

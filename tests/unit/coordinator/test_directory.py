@@ -4,6 +4,7 @@ import pytest
 
 from coordinator.book import Entry
 from coordinator.bulletin import Bulletin
+from coordinator.changes import status_line
 from coordinator.directory import Save
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
@@ -175,6 +176,18 @@ def test_the_lobby_waits_for_a_relay_that_is_still_building_its_model(end: str) 
             town.renew(B)
             assert town.founding() == []
             town.wait(LEASE_S / 2)
+    assert town.founding() == ["a", "b"]
+
+
+def test_a_run_that_is_to_begin_with_a_relay_waits_for_it_too() -> None:
+    town = Town(founders=2, relays=1)
+    town.ready(A, B)
+    assert town.founding() == []
+    assert status_line(town.directory.view) == "2 of 2 peers ready: a, b; waiting for a relay"
+    town.join(C.but(role="relay"))  # here, but not ready
+    assert town.founding() == []
+    assert status_line(town.directory.view) == "2 of 2 peers ready: a, b; waiting for c"
+    town.ready(C.but(role="relay"))
     assert town.founding() == ["a", "b"]
 
 

@@ -16,6 +16,7 @@ def full_book() -> Book:
     town.ready(A, B)
     town.join(A.but(instance=b"process2"))
     town.book.bind, town.book.advertise = "0.0.0.0:7733", "10.0.0.5"
+    town.book.relays = 1
     return town.book
 
 

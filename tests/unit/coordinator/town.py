@@ -78,13 +78,19 @@ class Town:
     """A directory at a moment that the test moves."""
 
     def __init__(
-        self, *, founders: int = 2, pinned: Manifest | None = None, book: Book | None = None
+        self,
+        *,
+        founders: int = 2,
+        relays: int = 0,
+        pinned: Manifest | None = None,
+        book: Book | None = None,
     ) -> None:
         self.book = book or Book(
             run=RUN,
             run_name="town",
             token=TOKEN,
             founders=founders,
+            relays=relays,
             incarnation=1,
             options=pinned or Manifest(),
         )

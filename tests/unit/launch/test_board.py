@@ -4,6 +4,7 @@ import json
 
 from peer.launch.board import COORDINATOR, Board, Failure
 from peer.launch.processes import Ended, Line
+from peer.roles import Role
 
 
 def board(*names: str) -> Board:
@@ -54,6 +55,17 @@ def test_what_is_no_event_changes_nothing() -> None:
     for text in ("", "hello", "[1]", "[" * 100_000, '{"event": 7}', '{"event": "progress"}'):
         assert heard.hear(Line("a", text, is_error=False)) is None
     assert not heard.begun
+
+
+def test_a_relay_counts_among_those_that_must_start_and_end() -> None:
+    heard = Board.of(["a"], rounds=4, relay="hub")
+    assert [(p.name, p.role) for p in heard.peers.values()] == [
+        ("a", Role.PEER),
+        ("hub", Role.RELAY),
+    ]
+    heard.hear(said("a", "progress", phase="lobby", round=0))
+    heard.end(Ended("hub", 2))
+    assert heard.doomed  # the lobby would wait for it for ever
 
 
 def test_a_lost_neighbour_is_worth_a_line() -> None:

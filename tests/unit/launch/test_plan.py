@@ -13,6 +13,7 @@ from peer.launch.plan import (
     coordinator_command,
     peer_command,
     peer_environ,
+    relay_command,
     seats,
     thread_count,
 )
@@ -52,6 +53,7 @@ def test_peers_sit_at_their_shards_with_the_gpu_of_the_launch_or_their_own(tmp_p
     [
         ('[[peer]]\ndata = "s9"\n', "no shard 's9'.*there are: s0"),
         ('[[peer]]\nname = "shards"\ndata = "s0"\n', "cannot be named shards"),
+        ('[relay]\nname = "shards"\n[[peer]]\ndata = "s0"\n', "cannot be named shards"),
         ('[run]\nfounders = 3\n[[peer]]\ndata = "s0"\n', "but there are 1 peers"),
         ('[run]\ntopology = "k-regular:4"\n[[peer]]\ndata = "s0"\n', "does not fit 1 peers"),
     ],
@@ -111,6 +113,23 @@ def test_a_peer_is_told_how_to_attack(tmp_path: Path) -> None:
     command = peer_command(load(tmp_path), seat, out=tmp_path, threads=1, environ={})
     argv = list(command.argv)
     assert argv[argv.index("--attack") + 1] == "noise:0.5"
+
+
+def test_a_relay_is_started_without_data_and_the_lobby_waits_for_it(tmp_path: Path) -> None:
+    experiment = load(tmp_path, '[relay]\nname = "hub"\naggregator = "fedavg"\n')
+    assert experiment.relay is not None
+    relay = relay_command(experiment, experiment.relay, out=tmp_path, threads=2, environ={})
+    assert relay.name == "hub"
+    argv = list(relay.argv)
+    assert argv[1:4] == ["-m", "peer", "relay"]
+    assert [argv[argv.index(o) + 1] for o in ("--name", "--gpu", "--threads")] == [
+        "hub",
+        "cpu",
+        "2",
+    ]
+    coordinator = list(coordinator_command(experiment, 3, {}, tmp_path).argv)
+    assert coordinator[coordinator.index("--relays") + 1] == "1"
+    assert 'aggregator="fedavg"' in coordinator
 
 
 def test_threads_are_at_least_one() -> None:

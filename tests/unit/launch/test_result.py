@@ -10,7 +10,7 @@ from rich.console import Console
 
 from peer.affinity import Affinity
 from peer.launch.board import Failure
-from peer.launch.result import Result, findings, remarks, table, write_result
+from peer.launch.result import RelayRow, Result, findings, remarks, table, write_result
 from peer.summary import PeerSummary
 
 
@@ -79,6 +79,15 @@ def test_whoever_attacked_is_named() -> None:
     attacker = replace(summary("b", 1.0), attack="signflip:2.0")
     said = remarks(replace(RESULT, peers=(summary("a", 0.75), attacker)))
     assert said[-1] == "attacked the others: b (signflip:2.0)"
+
+
+def test_a_relay_has_a_line_of_its_own_and_no_row() -> None:
+    relay = RelayRow(id="hub", aggregator="craft", rounds_finished=4, rounds_degraded=1)
+    with_relay = replace(RESULT, relays=(relay,))
+    out = StringIO()
+    Console(file=out, width=80).print(table(with_relay))
+    assert "hub" not in out.getvalue()
+    assert remarks(with_relay)[1] == "hub aggregated 4 rounds with craft; somebody was missing in 1"
 
 
 def whole(camps: tuple[int, ...], domains: tuple[str, ...]) -> Affinity:

@@ -89,7 +89,9 @@ def test_a_relay_beside_neighbours_is_mixed_when_it_comes_and_never_waited_for()
     stage.give("relay", 1)
     stage.give("b", 2)
     stage.give("c", 2)
-    assert stage.record(stage.work()).stale == {"relay": 1}
+    record = stage.record(stage.work())
+    assert record.stale == {"relay": 1}
+    assert not record.degraded  # nobody was promised a newer one
 
 
 def test_peers_publish_their_update_where_a_relay_wants_it() -> None:
