@@ -96,8 +96,8 @@ def start(
     clock = MonotonicClock()
     raise_descriptor_limit()
     with opened(home, config, now_s=wall_s()) as run:
-        keys = {"public_key": run.identity.curve_public, "secret_key": run.identity.curve_secret}
-        with closing(ZeroMq(**keys)) as transport:
+        public, secret = run.identity.curve_public, run.identity.curve_secret
+        with closing(ZeroMq(public_key=public, secret_key=secret)) as transport:
             listener = listen(transport, run.book, config)
             directory = Directory(
                 run.book,

@@ -53,11 +53,11 @@ def _write(stored: Stored, order: Order) -> str:
 
 def _ask(stored: Stored, order: Order) -> str:
     identity = load_identity(stored.folder / "identity.key")
-    keys = {"public_key": identity.curve_public, "secret_key": identity.curve_secret}
+    public, secret = identity.curve_public, identity.curve_secret
     address = _here(parse_host_port(stored.book.bind, default_port=0)).endpoint
     clock = MonotonicClock()
     end_s = clock.now_s() + ANSWER_S
-    with closing(ZeroMq(**keys)) as transport:
+    with closing(ZeroMq(public_key=public, secret_key=secret)) as transport:
         caller = transport.call(address, server_key=identity.curve_public)
         poller = transport.poller()
         poller.add(caller)

@@ -256,7 +256,7 @@ class Runtime:
                 status = Status(act.round_no, act.phase, act.fraction, act.eta_s)
                 self._server.status(status)
             case Serve(snapshot, round_no):
-                self._server.publish(snapshot, round_no)
+                self._serve(snapshot, round_no)
             case Fetch():
                 self._fetch(act)
             case Order(command):
@@ -283,6 +283,10 @@ class Runtime:
             self._poller.discard(old)
             old.close()
             self._puller.hang_up(name)  # what it was sending from there will never be whole
+
+    def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
+        self._server.publish(snapshot, round_no)
+        self._puller.hold(snapshot)
 
     def _dial(self, name: PeerId, address: str, key: bytes) -> None:
         self._hang_up(name)

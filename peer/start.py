@@ -98,8 +98,8 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
     with held_identity(
         home.keys / f"{seat.name}.key", what=f"a {seat.role} named {seat.name}"
     ) as identity:
-        keys = {"public_key": identity.curve_public, "secret_key": identity.curve_secret}
-        with closing(ZeroMq(**keys)) as transport:
+        public, secret = identity.curve_public, identity.curve_secret
+        with closing(ZeroMq(public_key=public, secret_key=secret)) as transport:
             bind = _bind(asked.bind, found.join)
             events: Inbox[Event] = Inbox(transport.wake())
             with (

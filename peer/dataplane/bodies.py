@@ -46,10 +46,12 @@ class ReceiveBuffer:
         Raises:
             OSError: the disk is full, or the folder cannot be written.
         """
+        self.path = path
         self.view = memoryview(bytearray())
         self._mapped: mmap.mmap | None = None
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            self._inode = os.fstat(descriptor).st_ino
             os.ftruncate(descriptor, num_bytes)
             if num_bytes:
                 # Blocks are reserved here: with a hole, a full disk would kill the process later.
@@ -58,6 +60,21 @@ class ReceiveBuffer:
                 self.view = memoryview(self._mapped)
         finally:
             os.close(descriptor)
+
+    def fits(self, num_bytes: int) -> bool:
+        """Whether it may take another body: a file that is mapped already costs no page faults."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return (
+            (status.st_ino, status.st_size)
+            == (self._inode, num_bytes)
+            == (
+                self._inode,
+                len(self.view),
+            )
+        )
 
     def close(self) -> None:
         """Unmap, unless somebody still reads: then when the last one lets go."""

@@ -1,20 +1,24 @@
 """Pulls under way and the connections that they share: what the puller's thread owns."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import assert_never
 
-from peer.dataplane.bodies import ReceiveBuffer
+from peer.dataplane.bodies import ReceiveBuffer, ServedBody
+from peer.dataplane.checking import Checker, Verdicts
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
+from peer.dataplane.holdings import Holdings
 from peer.dataplane.inbox import Inbox
+from peer.work import SnapshotRef
 from protocol.errors import AddressError, LayoutError, RemoteProtocolError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Poller, Transport
-from protocol.wire.codec import PEER
-from protocol.wire.digest import digest
+from protocol.wire.codec import PEER, decode_document
+from protocol.wire.layout import Layout, Place
 from protocol.wire.link_effects import Send
 from protocol.wire.messages import Bye, Data, Err, PeerMessage, SnapshotManifest
 from protocol.wire.pulling import Complete, Effect, Failed, Pull, Verify
@@ -25,6 +29,7 @@ MAX_HAULS = 8  # at a time, of neighbours that can be reached; the others wait i
 REACH_S = 60.0  # for a neighbour's connection
 MESSAGES_PER_TURN = 32  # from one neighbour, so that none starves the others
 TELL_EVERY_S = 0.25  # progress of one pull
+OWN_KEPT = 2  # published snapshots whose tensors are not fetched from others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,9 @@ class _Haul:
     pull: Pull
     buffer: ReceiveBuffer
     told_at_s: float
+    checker: Checker = field(init=False)
+    good: set[int] = field(default_factory=set)  # tensors that have their digests
+    held: frozenset[int] = frozenset()  # tensors that were not asked for
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +66,24 @@ class _Line:
     where: tuple[str, bytes]  # address and key
     is_connected: bool = False
     hauls: list[_Haul] = field(default_factory=list)
+
+
+class _Placing:
+    """Where the payloads of one neighbour belong; decodes each header once."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        self.before = Data(0, 0)  # the payload that came last
+
+    def __call__(self, header: bytes) -> memoryview | None:
+        message = PEER.decode(header)
+        if not isinstance(message, Data):
+            raise RemoteProtocolError(f"a payload after {type(message).__name__}")
+        self.before = message
+        for haul in self._line.hauls:
+            if (where := haul.pull.place(message)) is not None:
+                return haul.buffer.view[where.start : where.end]
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +101,7 @@ class Hauls:
         transport: Transport,
         poller: Poller,
         *,
-        hashers: ThreadPoolExecutor,
+        hashers: Executor,
         events: Inbox[Event],
         call_back: Callable[[Callable[[], None]], None],
     ) -> None:
@@ -95,6 +121,9 @@ class Hauls:
         self._call_back = call_back
         self._lines: dict[PeerId, _Line] = {}
         self._waiting: list[_Wait] = []
+        self._buffers: dict[Path, ReceiveBuffer] = {}  # kept from pull to pull
+        self._holdings = Holdings()
+        self._own: deque[str] = deque()  # sources that this node published, oldest first
         self._xids = (number % 2**32 for number in count(1))
 
     @property
@@ -112,6 +141,24 @@ class Hauls:
             return
         self._waiting.append(_Wait(order, line, now_s + REACH_S))
         self._begin_waiting(now_s)
+
+    def hold(self, snapshot: SnapshotRef) -> None:
+        """What this node has published itself need not be fetched, should a neighbour have it too.
+
+        Raises:
+            OSError: the file is gone.
+        """
+        tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
+        layout = Layout.of(tensors)
+        num_bytes = layout.body_bytes
+        body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=num_bytes)
+        digests = [spec.digest for spec in tensors]
+        self._holdings.add(
+            snapshot.path, body.piece(0, num_bytes), zip(digests, layout.places, strict=True)
+        )
+        self._own.append(snapshot.path)
+        if len(self._own) > OWN_KEPT:
+            self._holdings.drop(self._own.popleft())
 
     def cancel(self, ticket: int, now_s: float) -> None:
         """Stop this pull, in whatever state it is; nothing more is told of it."""
@@ -143,6 +190,11 @@ class Hauls:
             line.caller.close()
         self._lines.clear()
         self._waiting.clear()
+        for source in (*map(str, self._buffers), *self._own):
+            self._holdings.drop(source)
+        for buffer in self._buffers.values():
+            buffer.close()
+        self._buffers.clear()
 
     def turn(self, ready: Collection[Pollable], now_s: float) -> None:
         """Take what has arrived at the callers that are ready, and do what is due."""
@@ -168,14 +220,58 @@ class Hauls:
     def _begin(self, wait: _Wait, now_s: float) -> None:
         order, line = wait.order, wait.line
         try:
-            pull = Pull(order.manifest, digest=order.digest, xids=self._xids, now_s=now_s)
-            buffer = ReceiveBuffer(order.path, num_bytes=pull.layout.body_bytes)
+            layout = Layout.of(order.manifest.tensors)
+            buffer = self._buffer(order.path, layout.body_bytes)
         except (LayoutError, OSError) as error:
             self._events.put(PullFailed(order.ticket, order.neighbour, str(error)))
             return
-        haul = _Haul(order, pull, buffer, now_s)
+        held = self._held(order, layout)
+        pull = Pull(
+            order.manifest, digest=order.digest, xids=self._xids, now_s=now_s, held=held.keys()
+        )
+        haul = _Haul(order, pull, buffer, now_s, held=frozenset(held))
+        haul.checker = Checker(
+            buffer.view,
+            executor=self._hashers,
+            tell=lambda verdicts: self._call_back(lambda: self._checked(line, haul, verdicts)),
+        )
         line.hauls.append(haul)
+        haul.checker.copy(
+            (layout.places[number], source)
+            for number, source in held.items()
+            if source is not None and not _covered(layout.places[number], pull.spans)
+        )
         self._carry_out(line, haul, (*pull.begin(), *pull.connected(now_s)))
+
+    def _buffer(self, path: Path, num_bytes: int) -> ReceiveBuffer:
+        """The file mapped for writing, as it was if it has the right size.
+
+        Raises:
+            OSError: the disk is full, or the folder cannot be written.
+        """
+        buffer = self._buffers.get(path)
+        if buffer is None or not buffer.fits(num_bytes):
+            if buffer is not None:
+                self._holdings.drop(str(path))
+                self._buffers.pop(path).close()
+            buffer = self._buffers[path] = ReceiveBuffer(path, num_bytes=num_bytes)
+        return buffer
+
+    def _held(self, order: PullOrder, layout: Layout) -> dict[int, memoryview | None]:
+        """Tensors that are on this host, and where; None for those that are in place."""
+        source = str(order.path)
+        here = self._holdings.places(source)
+        held: dict[int, memoryview | None] = {}
+        for number, spec in enumerate(order.manifest.tensors):
+            place = layout.places[number]
+            if here.get(spec.digest) == place:
+                held[number] = None
+                continue
+            found = self._holdings.find(spec.digest, place.end - place.start, besides=source)
+            if found is not None:
+                held[number] = found
+        self._holdings.drop(source)  # it is about to be written
+        return held
 
     def _fail_waits(self, waits: Iterable[_Wait], reason: str) -> None:
         for wait in waits:
@@ -195,25 +291,17 @@ class Hauls:
         return line
 
     def _hear(self, line: _Line, now_s: float) -> None:
-        def place(header: bytes) -> memoryview | None:
-            message = PEER.decode(header)
-            if not isinstance(message, Data):
-                raise RemoteProtocolError(f"a payload after {type(message).__name__}")
-            for haul in line.hauls:
-                if (where := haul.pull.place(message)) is not None:
-                    return haul.buffer.view[where.start : where.end]
-            return None
-
+        placing = _Placing(line)
         for _ in range(MESSAGES_PER_TURN):
-            match line.caller.receive(place):
+            match line.caller.receive(placing):
                 case None:
                     return
                 case CallerEvent() as event:
                     self._connection(line, event, now_s)
                 case bytes() as header:
                     self._message(line, PEER.decode(header), 0, now_s)
-                case (header, num_bytes):
-                    self._message(line, PEER.decode(header), num_bytes, now_s)
+                case (_, num_bytes):
+                    self._message(line, placing.before, num_bytes, now_s)
 
     def _connection(self, line: _Line, event: CallerEvent, now_s: float) -> None:
         line.is_connected = event is CallerEvent.CONNECTED
@@ -252,24 +340,25 @@ class Hauls:
                     self._events.put(PullFailed(order.ticket, order.neighbour, reason))
                 case _:
                     assert_never(effect)
-        if to_verify:
-            future = self._hashers.submit(_check, haul.buffer.view, to_verify)
-            future.add_done_callback(
-                lambda done: self._call_back(lambda: self._checked(line, haul, done))
-            )
+        haul.checker.verify(to_verify)
 
-    def _checked(self, line: _Line, haul: _Haul, done: "Future[list[tuple[int, bool]]]") -> None:
-        for tensor, is_good in done.result():
+    def _checked(self, line: _Line, haul: _Haul, verdicts: Verdicts) -> None:
+        for tensor, is_good in verdicts:
+            if is_good:
+                haul.good.add(tensor)
+            elif tensor in haul.held:
+                self._holdings.forget(haul.order.manifest.tensors[tensor].digest)
             self._carry_out(line, haul, haul.pull.verified(tensor=tensor, is_good=is_good))
 
     def _end(self, line: _Line, haul: _Haul) -> None:
+        """What has its digest stays: another pull, of whomever, need not fetch it again."""
         line.hauls.remove(haul)
-        haul.buffer.close()
+        haul.checker.close()
+        places, tensors = haul.pull.layout.places, haul.order.manifest.tensors
+        good = [(tensors[number].digest, places[number]) for number in haul.good]
+        self._holdings.add(str(haul.order.path), haul.buffer.view, good)
 
 
-def _check(body: memoryview, verifies: Iterable[Verify]) -> list[tuple[int, bool]]:
-    """For each tensor, whether its bytes have its digest. Runs in another thread."""
-    return [
-        (verify.tensor, digest(body[verify.place.start : verify.place.end]) == verify.digest)
-        for verify in verifies
-    ]
+def _covered(place: Place, spans: Iterable[Place]) -> bool:
+    """It is fetched all the same, because too little lies between its neighbours."""
+    return any(span.start <= place.start and place.end <= span.end for span in spans)

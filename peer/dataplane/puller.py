@@ -5,7 +5,7 @@ Decisions are those of `Pull`; this and hauls.py are its shell.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import Thread
 from types import TracebackType
 from typing import Self
@@ -13,20 +13,25 @@ from typing import Self
 from peer.dataplane.events import Crashed, Event
 from peer.dataplane.hauls import Hauls, PullOrder
 from peer.dataplane.inbox import Inbox
+from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock
 from protocol.ids import PeerId
 from protocol.transport.base import Transport
 
 __all__ = ["PullOrder", "Puller"]
 
-HASHING_THREADS = 2  # about 1 GB/s each
+HASHING_THREADS = 2  # 2 to 4 GB/s each
 
 
 class Puller:
     """Pulls from entry to exit. Every method may be called from the node's thread."""
 
     def __init__(
-        self, transport: Transport, *, events: Inbox[Event], clock: Clock | None = None
+        self,
+        transport: Transport,
+        *,
+        events: Inbox[Event],
+        clock: Clock | None = None,
     ) -> None:
         """Prepare; entering begins.
 
@@ -60,6 +65,10 @@ class Puller:
         """Fetch a snapshot; Pulled or PullFailed follows, unless it is cancelled."""
         self._orders.put(lambda hauls: hauls.order(order, self._clock.now_s()))
 
+    def hold(self, snapshot: SnapshotRef) -> None:
+        """This node has these tensors, having published them: fetch none of them."""
+        self._orders.put(lambda hauls: hauls.hold(snapshot))
+
     def cancel(self, ticket: int) -> None:
         """Stop a pull. Its end may be on its way already: an event with this ticket means less."""
         self._orders.put(lambda hauls: hauls.cancel(ticket, self._clock.now_s()))
@@ -76,7 +85,7 @@ class Puller:
         except BaseException as error:  # noqa: BLE001 - told to the node, which ends
             self._events.put(Crashed("puller", error))
 
-    def _pull(self, hashers: ThreadPoolExecutor) -> None:
+    def _pull(self, hashers: Executor) -> None:
         poller = self._transport.poller()
         poller.add(self._orders.wake)
         hauls = Hauls(

@@ -6,6 +6,7 @@ ways: an exception counts as no, an unknown domain counts as no, and every liste
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 
@@ -25,7 +26,19 @@ _STOP_S = 5.0
 class Zap:
     """Answers from construction until `stop`."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]") -> None:
+    def __init__(
+        self,
+        context: "zmq.Context[zmq.Socket[bytes]]",
+        *,
+        key_of: Callable[[bytes, list[bytes]], bytes],
+    ) -> None:
+        """Bind and begin.
+
+        Args:
+            context: whose handshakes these are.
+            key_of: gives the key that the credentials of a mechanism name, or fails.
+        """
+        self._key_of = key_of
         self._domains: dict[bytes, Admits] = {}
         self._stopping = SocketWake()
         self._socket = context.socket(zmq.REP)
@@ -67,9 +80,10 @@ class Zap:
 
     def _admitted(self, frames: list[bytes]) -> bytes | None:
         try:
-            version, _, domain, _, _, mechanism, key = frames
+            version, _, domain, _, _, mechanism, *credentials = frames
             admits = self._domains[domain]
-            is_in = version == _VERSION and mechanism == b"CURVE" and admits(key) is True
+            key = self._key_of(mechanism, credentials)
+            is_in = version == _VERSION and admits(key) is True
         except Exception:  # noqa: BLE001 - whatever went wrong, no is the answer, and the next waits
             _log.exception("refused a key because the check failed")
             return None

@@ -1,4 +1,4 @@
-"""Frames over ZeroMQ with CURVE on every socket. This file, dealer.py and zap.py alone import zmq.
+"""Frames over ZeroMQ with CURVE on every socket. Only this folder imports zmq.
 
 One ROUTER for each listener, one DEALER for each caller, and a poller that also keeps the callers
 alive. docs/wire.md has the measurements behind the options.
@@ -17,6 +17,7 @@ from protocol.clock import MonotonicClock
 from protocol.errors import AddressError, TransportClosedError
 from protocol.transport.base import Admits, Arrival, Pollable, Sent
 from protocol.transport.dealer import Dealer
+from protocol.transport.security import Curve, Options, Security
 from protocol.transport.wake import SocketWake
 from protocol.transport.zap import Zap
 from protocol.wire.messages import MAX_PIECE_BYTES, MAX_REQUEST_BYTES
@@ -45,7 +46,6 @@ _LISTENER: Final[Mapping[int, int]] = {
     zmq.RCVHWM: 256,
     zmq.ROUTER_MANDATORY: 1,  # without it a full or dead route drops in silence
     zmq.HANDSHAKE_IVL: 2000,  # reaps half-open greetings
-    zmq.CURVE_SERVER: 1,
     zmq.ZAP_ENFORCE_DOMAIN: 1,  # refuse all while the authenticator is not there
 }
 _CALLER: Final[Mapping[int, int]] = {
@@ -73,17 +73,17 @@ def raise_descriptor_limit() -> int:
 class ZeroMq:
     """One context and one CURVE key pair. Close it when the threads that use it have ended."""
 
-    def __init__(self, *, public_key: bytes, secret_key: bytes) -> None:
+    def __init__(
+        self, *, public_key: bytes, secret_key: bytes, security: Security | None = None
+    ) -> None:
         """Make a context; no socket yet.
 
         Args:
             public_key: CURVE25519, 32 raw bytes.
             secret_key: the other half.
+            security: CURVE, unless a benchmark asks for `Clear`.
         """
-        self._keys: Mapping[int, bytes] = {
-            zmq.CURVE_PUBLICKEY: public_key,
-            zmq.CURVE_SECRETKEY: secret_key,
-        }
+        self._security = security or Curve(public_key, secret_key)
         self._context: zmq.Context[_Socket] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, min(MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT)))
         self._zap: Zap | None = None
@@ -91,13 +91,15 @@ class ZeroMq:
         self._made: set[_Listener | Dealer | SocketWake] = set()
 
     def listen(self, bind: str, *, admits: Admits) -> "_Listener":
+        self._security.check(bind)
         if self._zap is None:
-            self._zap = Zap(self._context)  # before the first listener: libzmq asks at once
+            # before the first listener: libzmq asks at once
+            self._zap = Zap(self._context, key_of=self._security.key_of)
         domain = f"listener-{next(self._domains)}".encode()
         self._zap.add(domain, admits)
         socket = self._context.socket(zmq.ROUTER)
-        ours: Mapping[int, bytes] = {zmq.ZAP_DOMAIN: domain}
-        _configure(socket, bind, (_COMMON, _LISTENER, self._keys, ours))
+        ours: Options = {zmq.ZAP_DOMAIN: domain}
+        _configure(socket, bind, (_COMMON, _LISTENER, self._security.listener, ours))
         try:
             socket.bind(bind)
         except zmq.ZMQError as error:
@@ -109,9 +111,9 @@ class ZeroMq:
         return listener
 
     def call(self, address: str, *, server_key: bytes) -> "Dealer":
+        self._security.check(address)
         socket = self._context.socket(zmq.DEALER)
-        theirs: Mapping[int, bytes] = {zmq.CURVE_SERVERKEY: server_key}
-        _configure(socket, address, (_COMMON, _CALLER, self._keys, theirs))
+        _configure(socket, address, (_COMMON, _CALLER, self._security.caller(server_key)))
         try:
             caller = Dealer(socket, address, closed=self._made.discard)
         except zmq.ZMQError as error:
@@ -231,7 +233,7 @@ def _parts(item: Pollable) -> tuple["_Socket | int", ...]:
 
 
 def _configure(
-    socket: _Socket, address: str, tables: Iterable[Mapping[int, int] | Mapping[int, bytes]]
+    socket: _Socket, address: str, tables: Iterable[Options | Mapping[int, int]]
 ) -> None:
     for table in tables:
         for option, value in table.items():

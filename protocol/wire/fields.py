@@ -50,7 +50,7 @@ Scalar: TypeAlias = bool | int | float | str  # one option's value; a str has at
 
 Attempt: TypeAlias = Annotated[int, Range(0, 2**32 - 1)]
 Count: TypeAlias = Annotated[int, Range(0, 2**48)]
-Digest: TypeAlias = Annotated[bytes, Size(32, 32)]  # BLAKE2b-256
+Digest: TypeAlias = Annotated[bytes, Size(32, 32)]  # BLAKE3-256
 Fraction: TypeAlias = Annotated[float, Range(0.0, 1.0)]
 Key: TypeAlias = Annotated[bytes, Size(32, 32)]  # CURVE25519 or Ed25519 public key, raw
 Name: TypeAlias = Annotated[str, Size(1, 64)]

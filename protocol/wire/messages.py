@@ -111,7 +111,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """What a snapshot is: its BLAKE2b-256 (over the encoded bytes) is the snapshot's digest."""
+    """What a snapshot is: its BLAKE3-256 (over the encoded bytes) is the snapshot's digest."""
 
     run: RunKey
     sender: Name

@@ -3,14 +3,17 @@
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from protocol.errors import AddressError
 from protocol.transport.base import CallerEvent, Transport
 from protocol.transport.keys import new_identity
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
+from protocol.transport.security import Clear
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from tests.contracts.transport import WITHIN_S, Network, Pair, TransportContract
 
@@ -96,6 +99,59 @@ class TestZeroMq(TransportContract):
         assert event == zmq.EVENT_DISCONNECTED
         pair.route()
         assert [arrival.header for arrival in pair.arrivals] == [b"hello"]
+
+
+class OverClear(OverZeroMq):
+    def node(self) -> tuple[Transport, bytes]:
+        keys = new_identity()
+        public, secret = keys.curve_public, keys.curve_secret
+        clear = ZeroMq(public_key=public, secret_key=secret, security=Clear(public))
+        self.made.append(clear)
+        return clear, public
+
+
+class TestClear(TransportContract):
+    """Without encryption, for benchmarks: the same rules, nowhere but on loopback."""
+
+    @pytest.fixture
+    def network(self) -> Iterator[Network]:
+        network = OverClear()
+        yield network
+        for transport in network.made:
+            transport.close()
+
+    # A listener proves nothing here: that is why it keeps to loopback.
+    test_a_listener_with_another_key_than_expected_is_never_connected = None  # type: ignore[assignment]
+
+    @pytest.mark.parametrize("address", ["tcp://0.0.0.0:0", "tcp://*:0", "tcp://localhost:7733"])
+    def test_no_other_address_will_do(self, network: OverClear, address: str) -> None:
+        node, key = network.node()
+        with pytest.raises(AddressError, match="is not loopback"):
+            node.listen(address, admits=lambda _: True)
+        with pytest.raises(AddressError, match="is not loopback"):
+            node.call("tcp://192.0.2.1:7733", server_key=key)
+
+    def test_no_command_can_ask_for_it(self) -> None:
+        root = Path(__file__).parents[2]
+        files = [f for p in ("peer", "coordinator", "protocol") for f in (root / p).rglob("*.py")]
+        users = {str(f.relative_to(root)) for f in files if "Clear(" in f.read_text()}
+        assert users == set()
+
+    def test_curve_refuses_one_that_does_not_encrypt(self, network: OverClear) -> None:
+        safe = OverZeroMq()
+        try:
+            node, key = safe.node()
+            listener = node.listen("tcp://127.0.0.1:0", admits=lambda _: True)
+            stranger, _ = network.node()
+            caller = stranger.call(listener.address, server_key=key)
+            poller = stranger.poller()
+            poller.add(caller)
+            while (event := caller.receive()) is None:
+                assert poller.poll(WITHIN_S)
+            assert event is CallerEvent.REFUSED
+        finally:
+            for transport in safe.made:
+                transport.close()
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_allowed() -> None:

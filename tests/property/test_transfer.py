@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.wire.codec import PEER
-from protocol.wire.digest import digest
+from protocol.wire.digest import Hasher, digest
 from protocol.wire.link import Send
 from protocol.wire.messages import (
     Cancel,
@@ -47,7 +47,8 @@ class Weather:
 
 
 class World:
-    def __init__(self, sizes: list[int], weather: Weather, seed: int) -> None:
+    def __init__(self, sizes: list[int], weather: Weather, seed: int, held: int = 0) -> None:
+        """Bits of `held`: which tensors the taking side has already."""
         self.now_s = 0.0
         self.ends: list[Effect] = []
         self._weather = weather
@@ -60,7 +61,13 @@ class World:
         self.received = bytearray(len(self.body))
         self.serving = Serving()
         self.serving.publish(NAME, len(self.body))
-        self.pull = Pull(manifest, digest=NAME, xids=count(1), now_s=0.0)
+        have = {number for number in range(len(sizes)) if held >> number & 1}
+        self.pull = Pull(manifest, digest=NAME, xids=count(1), now_s=0.0, held=have)
+        for number in have:
+            place = self.pull.layout.places[number]
+            self.received[place.start : place.end] = self.body[place.start : place.end]
+        self._hasher = Hasher()
+        self.served_bytes = 0
 
     def _manifest(self, sizes: list[int]) -> SnapshotManifest:
         specs, body = [], b""
@@ -135,6 +142,7 @@ class World:
                 self._later(0.03, "nothing", None)
             else:
                 self.serving.sent(piece, self.now_s)
+                self.served_bytes += piece.num_bytes
                 payload = self.body[piece.offset : piece.offset + piece.num_bytes]
                 header = PEER.encode(Data(piece.xid, piece.offset))
                 self._carry("answer", (route, header, payload))
@@ -155,10 +163,16 @@ class World:
         size = 0 if place is None else len(payload)
         self._carry_out(self.pull.receive(message, size, self.now_s))
 
-    def _verified(self, verify: Verify) -> None:
-        content = self.received[verify.place.start : verify.place.end]
-        is_good = digest(bytes(content)) == verify.digest
-        self._carry_out(self.pull.verified(tensor=verify.tensor, is_good=is_good))
+    def _verified(self, verdict: tuple[int, bool]) -> None:
+        tensor, is_good = verdict
+        self._carry_out(self.pull.verified(tensor=tensor, is_good=is_good))
+
+    def _hash(self, part: Verify) -> None:
+        self._hasher.update(bytes(self.received[part.place.start : part.place.end]))
+        if part.is_last:
+            verdict = part.tensor, self._hasher.digest() == part.digest
+            self._hasher = Hasher()
+            self._later(self._dice.random(), "verified", verdict)
 
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
         for effect in effects:
@@ -166,7 +180,7 @@ class World:
                 case Send(message):
                     self._carry("request", (self._route, PEER.encode(message)))
                 case Verify():
-                    self._later(self._dice.random(), "verified", effect)
+                    self._hash(effect)
                 case Complete() | Failed():
                     self.ends.append(effect)
 
@@ -177,6 +191,7 @@ SIZES = st.lists(
 )  # fmt: skip
 CHANCE = st.floats(0.0, 0.3)
 SEED = st.integers(0, 2**32)
+HELD = st.sampled_from([0, 1, 2, 5, 31])  # none, one at either end, some, all
 
 
 def weather(until_s: float, **chances: Any) -> Weather:
@@ -184,20 +199,24 @@ def weather(until_s: float, **chances: Any) -> Weather:
     return replace(calm, **chances)
 
 
-@given(sizes=SIZES, seed=SEED)
-def test_on_a_fair_day_a_body_arrives_at_once(sizes: list[int], seed: int) -> None:
-    world = World(sizes, weather(0.0), seed)
+@given(sizes=SIZES, seed=SEED, held=HELD)
+def test_on_a_fair_day_what_is_missing_arrives_at_once(
+    sizes: list[int], seed: int, held: int
+) -> None:
+    world = World(sizes, weather(0.0), seed, held)
     world.run()
     assert world.ends == [Complete()]
     assert world.received == world.body
+    spans = sum(span.end - span.start for span in world.pull.spans)
+    assert world.served_bytes == world.pull.num_bytes == spans
     assert world.now_s < 3.0
 
 
-@given(sizes=SIZES, chances=st.tuples(*[CHANCE] * 5), seed=SEED)
+@given(sizes=SIZES, chances=st.tuples(*[CHANCE] * 5), seed=SEED, held=HELD)
 def test_in_any_weather_a_pull_ends_and_is_right_if_it_is_complete(
-    sizes: list[int], chances: tuple[float, float, float, float, float], seed: int
+    sizes: list[int], chances: tuple[float, float, float, float, float], seed: int, held: int
 ) -> None:
-    world = World(sizes, Weather(*chances, END_S), seed)
+    world = World(sizes, Weather(*chances, END_S), seed, held)
     world.run()
     assert len(world.ends) == 1
     if world.ends == [Complete()]:

@@ -14,7 +14,7 @@ from protocol.transport.base import Arrival, Listener
 from protocol.wire.codec import PEER, encode_document
 from protocol.wire.digest import digest
 from protocol.wire.messages import Bye, Cancel, Data, Err, Get, Hello, PeerMessage
-from tests.unit.dataplane.nodes import A_KEY, BODY, RUN, SCHEMA, A, B, Nodes, manifest
+from tests.unit.dataplane.nodes import A_KEY, BODY, RUN, SCHEMA, A, B, Nodes, manifest, published
 
 WITHIN_S = 10.0
 
@@ -195,3 +195,55 @@ def test_a_cancelled_pull_is_not_told_of_again(rig: Rig, tmp_path: Path) -> None
     rig.hauls.order(order(tmp_path / "s", ticket=2, address="tcp://nobody:1"), 3.0)
     rig.hauls.cancel(2, 3.0)
     assert rig.turn(100.0) == []
+
+
+def test_what_is_held_is_not_asked_for_again_by_whomever_it_came(
+    rig: Rig, tmp_path: Path, nodes: Nodes
+) -> None:
+    rig.hauls.order(order(tmp_path / "r"), 0.0)
+    route, get = rig.get()
+    rig.say(route, Data(get.xid, 0), BODY)
+    assert rig.end() == Pulled(1, A)
+    other = nodes.a.listen("tcp://b:1", admits=lambda _: True)
+    rig.hauls.order(order(tmp_path / "s", ticket=2, address="tcp://b:1", of=B), 1.0)
+    assert rig.end() == Pulled(2, B)
+    assert other.receive() is None
+    assert (tmp_path / "s").read_bytes() == BODY
+    rig.hauls.order(order(tmp_path / "r", ticket=3), 2.0)  # it lies there already
+    assert rig.end() == Pulled(3, A)
+    assert [m for _, m in rig.arrivals() if isinstance(m, Get)] == []
+
+
+def test_what_this_node_published_itself_is_not_fetched(rig: Rig, tmp_path: Path) -> None:
+    rig.hauls.hold(published(tmp_path))
+    rig.hauls.order(order(tmp_path / "r"), 0.0)
+    assert rig.end() == Pulled(1, A)
+    assert (tmp_path / "r").read_bytes() == BODY
+
+
+def test_a_buffer_that_somebody_replaced_is_mapped_anew(rig: Rig, tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    for ticket in (1, 2):
+        rig.hauls.order(order(path, ticket=ticket), 0.0)
+        route, get = rig.get()
+        rig.say(route, Data(get.xid, 0), BODY)
+        assert rig.end() == Pulled(ticket, A)
+        assert path.read_bytes() == BODY
+        path.rename(tmp_path / f"kept{ticket}")
+    assert (tmp_path / "kept1").read_bytes() == BODY
+
+
+def test_a_held_copy_that_has_rotted_fails_once_and_is_then_fetched(
+    rig: Rig, tmp_path: Path
+) -> None:
+    ref = published(tmp_path)
+    rig.hauls.hold(ref)
+    with Path(ref.path).open("r+b") as file:
+        file.seek(70)
+        file.write(b"rot")
+    rig.hauls.order(order(tmp_path / "r"), 0.0)
+    assert rig.end() == PullFailed(1, A, "tensor w does not have its digest")
+    rig.hauls.order(order(tmp_path / "r", ticket=2), 1.0)
+    route, get = rig.get(1.0)
+    rig.say(route, Data(get.xid, 0), BODY)
+    assert rig.end() == Pulled(2, A)

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.errors import LayoutError
-from protocol.wire.digest import digest
+from protocol.wire.digest import Hasher, digest
 from protocol.wire.layout import DTYPES, MAX_BODY_BYTES, Layout, Place, schema_digest
 from protocol.wire.messages import TensorSpec
 
@@ -76,10 +76,18 @@ def test_the_schema_is_names_shapes_dtypes_sections_and_order_but_not_content() 
     assert len(digests) == 1 + len(others)
 
 
-def test_the_digest_is_blake2b_of_256_bits() -> None:
-    # The reference: `python -c` with hashlib and `b2sum -l 256` agree on the empty string.
-    assert digest(b"").hex() == "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"
+def test_the_digest_is_blake3_of_256_bits() -> None:
+    # The first two of BLAKE3's official test vectors: no bytes, and one zero.
+    assert digest(b"").hex() == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    assert digest(b"\0").hex() == "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"
     assert digest(memoryview(b"x" * 5000)) == digest(b"x" * 5000)
+
+
+def test_what_comes_in_parts_has_the_same_digest() -> None:
+    hasher = Hasher()
+    for part in (b"", b"x" * 3, memoryview(b"x" * 4997)):
+        hasher.update(part)
+    assert hasher.digest() == digest(b"x" * 5000)
 
 
 def test_every_dtype_has_its_size() -> None:

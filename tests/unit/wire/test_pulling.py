@@ -71,15 +71,20 @@ def give(it: Pull, number: int, *, xid: int = 1, now_s: float = 1.0) -> Any:
     return it.receive(data, 0 if place is None else place.end - place.start, now_s)
 
 
-def verify(tensor: int, start: int, end: int) -> Verify:
-    return Verify(tensor, Place(start, end), BODY[tensor].digest)
+def verify(tensor: int, start: int, end: int, *, is_last: bool = True) -> Verify:
+    return Verify(tensor, Place(start, end), BODY[tensor].digest, is_last)
 
 
-def test_a_body_arrives_and_each_tensor_is_handed_out_when_its_bytes_are_in() -> None:
+def first() -> tuple[Verify, Verify]:
+    """What the first piece brings: a tensor, and the beginning of the next."""
+    return verify(0, 0, 64), verify(1, 64, M, is_last=False)
+
+
+def test_a_body_arrives_and_its_bytes_are_handed_out_as_they_come() -> None:
     it = fetching()
     assert it.place(Data(1, 0)) == Place(0, M)
-    assert give(it, 0) == (verify(0, 0, 64),)
-    assert give(it, 1) == (Send(Credit(1, 2)), verify(1, 64, 2 * M))
+    assert give(it, 0) == first()
+    assert give(it, 1) == (Send(Credit(1, 2)), verify(1, M, 2 * M))
     assert it.place(Data(1, 2 * M)) == Place(2 * M, ENDS[3])
     assert give(it, 2) == (verify(2, 2 * M, ENDS[3]),)
     assert it.due_s is None
@@ -105,6 +110,76 @@ def test_an_empty_body_is_complete_without_a_word() -> None:
     assert it.connected(0.0) == ()
 
 
+def spaced(*, held: set[int]) -> Pull:
+    """Four tensors, of 3, 2, 1 and 2 MiB."""
+    sizes = (("a", 3 * M), ("b", 2 * M), ("c", M), ("d", 2 * M))
+    specs = [spec(name, size) for name, size in sizes]
+    return Pull(manifest(*specs), digest=NAME, xids=count(1), now_s=0.0, held=held)
+
+
+def fill(it: Pull, get_: Get) -> list[Any]:
+    """Give it all that a Get asks for; the effects without credits."""
+    effects: list[Any] = []
+    for offset in range(get_.offset, get_.end, get_.piece_bytes):
+        data = Data(get_.xid, offset)
+        place = it.place(data)
+        assert place is not None
+        effects += it.receive(data, place.end - place.start, 1.0)
+    return [e for e in effects if not (isinstance(e, Send) and isinstance(e.message, Credit))]
+
+
+def test_what_is_held_is_hashed_but_not_asked_for() -> None:
+    it = spaced(held={1})
+    assert it.spans == (Place(0, 3 * M), Place(5 * M, 8 * M))
+    assert it.begin() == ()
+    assert it.connected(0.0) == (get(1, end=3 * M),)
+    effects = fill(it, Get(1, NAME, 0, 3 * M, M, 4))
+    assert get(2, offset=5 * M, end=8 * M) in effects
+    assert [(e.tensor, e.is_last) for e in effects if isinstance(e, Verify)][-2:] == [
+        (0, True),
+        (1, True),
+    ]
+    fill(it, Get(2, NAME, 5 * M, 8 * M, M, 4))
+    assert it.num_bytes == 6 * M
+    ends = [it.verified(tensor=tensor, is_good=True) for tensor in range(4)]
+    assert ends == [(), (), (), (Complete(),)]
+
+
+def test_what_lies_before_the_first_byte_missing_is_hashed_at_once() -> None:
+    it = spaced(held={0, 1, 2})
+    begun = it.begin()
+    assert [v.tensor for v in begun if isinstance(v, Verify) and v.is_last] == [0, 1, 2]
+    assert it.connected(0.0) == (get(1, offset=6 * M, end=8 * M),)
+
+
+def test_a_small_gap_is_fetched_rather_than_asked_around() -> None:
+    it = spaced(held={2})  # of exactly one piece
+    assert it.spans == (Place(0, 8 * M),)
+
+
+def test_a_body_that_is_held_whole_is_only_hashed() -> None:
+    it = spaced(held={0, 1, 2, 3})
+    assert [v.tensor for v in it.begin() if isinstance(v, Verify)] == [0, 1, 2, 3]
+    assert it.connected(0.0) == ()
+    for tensor in range(3):
+        assert it.verified(tensor=tensor, is_good=True) == ()
+    assert it.verified(tensor=3, is_good=True) == (Complete(),)
+    assert it.num_bytes == 0
+
+
+def test_a_break_in_the_second_span_goes_on_there() -> None:
+    it = spaced(held={1})
+    it.begin()
+    it.connected(0.0)
+    fill(it, Get(1, NAME, 0, 3 * M, M, 4))
+    assert it.place(Data(1, 5 * M)) is None  # of the span before
+    data = Data(2, 5 * M)
+    assert it.place(data) == Place(5 * M, 6 * M)
+    it.receive(data, M, 1.0)
+    it.disconnected()
+    assert it.connected(2.0) == (get(3, offset=6 * M, end=8 * M),)
+
+
 def test_a_tensor_with_a_wrong_digest_fails_the_pull() -> None:
     it = fetching()
     give(it, 0)
@@ -128,7 +203,7 @@ def test_a_reconnect_goes_on_where_the_bytes_end() -> None:
     assert it.wake(30.0) == ()
     assert it.connected(31.0) == (get(2, offset=M),)
     assert it.place(Data(1, M)) is None  # of the connection that is gone
-    assert give(it, 1, xid=2, now_s=32.0) == (verify(1, 64, 2 * M),)
+    assert give(it, 1, xid=2, now_s=32.0) == (verify(1, M, 2 * M),)
 
 
 def test_a_link_that_breaks_before_the_first_piece_is_asked_for_smaller_ones() -> None:
@@ -151,7 +226,7 @@ def test_late_pieces_of_the_last_question_are_taken_and_their_twins_dropped() ->
     it = fetching()
     it.wake(STALL_S)
     assert it.place(Data(1, 0)) == Place(0, M)
-    assert give(it, 0, xid=1, now_s=6.0) == (verify(0, 0, 64),)
+    assert give(it, 0, xid=1, now_s=6.0) == first()
     quarter = M // 4
     for number in range(4):
         data = Data(2, number * quarter)

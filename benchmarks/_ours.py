@@ -1,0 +1,182 @@
+"""Kinfolk's own transfer, for a benchmark: its server's and its puller's threads, no node."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from peer.dataplane.checking import Checker, Copy
+from peer.dataplane.events import Crashed, Event, Pulled, PullFailed
+from peer.dataplane.inbox import Inbox
+from peer.dataplane.puller import Puller, PullOrder
+from peer.dataplane.server import Server
+from peer.work import SnapshotRef
+from protocol.ids import PeerId
+from protocol.transport.base import CallerEvent
+from protocol.transport.security import Clear
+from protocol.transport.zeromq import ZeroMq
+from protocol.wire.codec import PEER, decode_document, encode_document
+from protocol.wire.digest import digest
+from protocol.wire.layout import Layout, schema_digest
+from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
+    Get,
+    Part,
+    SnapshotManifest,
+    TensorSpec,
+)
+from protocol.wire.pulling import Verify
+
+__all__ = ["Kinfolk", "Shop", "make_shop", "stall"]
+
+SERVER = PeerId("server")
+RUN = bytes(16)
+WITHIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What is served, by whom, to whom. CURVE keys: raw, public and secret."""
+
+    refs: tuple[SnapshotRef, SnapshotRef]  # fetched in turn: a reader holds what it has fetched
+    server: tuple[bytes, bytes]
+    readers: tuple[tuple[bytes, bytes], ...]
+    is_clear: bool
+
+
+def make_shop(
+    paths: tuple[Path, Path],
+    shapes: Sequence[int],
+    keys: list[tuple[bytes, bytes]],
+    *,
+    is_clear: bool,
+) -> Shop:
+    """Describe bodies of float32 tensors of so many elements each; the last key is the server's."""
+    first, second = (_snapshot(path, shapes, number) for number, path in enumerate(paths, 1))
+    return Shop((first, second), keys[-1], tuple(keys[:-1]), is_clear)
+
+
+def _snapshot(path: Path, shapes: Sequence[int], round_no: int) -> SnapshotRef:
+    specs = [
+        TensorSpec("params", f"t{i}", "float32", (n,), bytes(32)) for i, n in enumerate(shapes)
+    ]
+    body = memoryview(path.read_bytes())
+    places = Layout.of(specs).places
+    tensors = tuple(
+        TensorSpec(spec.section, spec.name, spec.dtype, spec.shape, digest(body[at.start : at.end]))
+        for spec, at in zip(specs, places, strict=True)
+    )
+    manifest = SnapshotManifest(
+        run=RUN, sender=SERVER, part=Part.RESULT, round_no=round_no,
+        base=b"", memory=b"", degree=1, num_examples=1, num_steps=1,
+        nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(), tensors=tensors,
+    )  # fmt: skip
+    encoded = encode_document(manifest)
+    return SnapshotRef(encoded, digest(encoded), str(path), 0)
+
+
+def _transport(keys: tuple[bytes, bytes], *, is_clear: bool) -> ZeroMq:
+    public, secret = keys
+    security = Clear(public) if is_clear else None
+    return ZeroMq(public_key=public, secret_key=secret, security=security)
+
+
+def _trust(_checker: Checker, item: Copy | Verify) -> tuple[int, bool] | None:
+    """In place of hashing: what the transfer alone takes."""
+    return (item.tensor, True) if isinstance(item, Verify) and item.is_last else None
+
+
+@dataclass(frozen=True)
+class Kinfolk:
+    """`is_checked` hashes every tensor; `is_mapped` makes tensors of torch of what came."""
+
+    shop: Shop
+    folder: Path
+    is_checked: bool = True
+    is_mapped: bool = False
+
+    @contextmanager
+    def serve(self, path: Path, num_bytes: int) -> Iterator[str]:
+        shop = self.shop
+        manifest = decode_document(SnapshotManifest, shop.refs[0].manifest)
+        transport = _transport(shop.server, is_clear=shop.is_clear)
+        with closing(transport):
+            events: Inbox[Event] = Inbox(transport.wake())
+            bind = "tcp://127.0.0.1:0"
+            with Server(transport, bind=bind, name=SERVER, events=events) as server:
+                server.open(RUN, schema_digest(manifest.tensors))
+                server.members({k: PeerId(f"r{i}") for i, (k, _) in enumerate(shop.readers)})
+                for round_no, ref in enumerate(shop.refs, 1):
+                    server.publish(ref, round_no)
+                yield server.address
+
+    @contextmanager
+    def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
+        shop = self.shop
+        transport = _transport(shop.readers[number], is_clear=shop.is_clear)
+        turns = cycle((ref, decode_document(SnapshotManifest, ref.manifest)) for ref in shop.refs)
+        path = self.folder / f"received-{number}-{shop.is_clear}-{self.is_checked}"
+        with ExitStack() as stack:
+            stack.enter_context(closing(transport))
+            events: Inbox[Event] = Inbox(transport.wake())
+            poller = transport.poller()
+            poller.add(events.wake)
+            if not self.is_checked:
+                Checker._do = _trust  # type: ignore[method-assign,assignment]  # noqa: SLF001 - this process ends with it
+            puller = stack.enter_context(Puller(transport, events=events))
+            tickets = iter(range(1, 1 << 30))
+
+            def pull() -> None:
+                ref, manifest = next(turns)
+                order = PullOrder(
+                    ticket=next(tickets),
+                    neighbour=SERVER,
+                    address=address,
+                    server_key=shop.server[0],
+                    manifest=manifest,
+                    digest=ref.digest,
+                    path=path,
+                )
+                puller.pull(order)
+                while True:
+                    poller.poll(WITHIN_S)
+                    for event in events.drain():
+                        match event:
+                            case Pulled():
+                                if self.is_mapped:
+                                    self._map(ref, path)
+                                return
+                            case Crashed() | PullFailed():
+                                raise RuntimeError(str(event))
+                            case _:
+                                continue
+
+            yield pull
+
+    def _map(self, ref: SnapshotRef, path: Path) -> None:
+        from peer.checkpoint import map_snapshot  # noqa: PLC0415 - torch, where it is needed
+
+        _, sections = map_snapshot(SnapshotRef(ref.manifest, ref.digest, str(path), 0))
+        if not sections["params"]:
+            raise RuntimeError("no tensors came")
+
+
+@contextmanager
+def stall(shop: Shop, address: str, num_bytes: int, number: int) -> Iterator[Callable[[], None]]:
+    """Give a function that asks for the body with all the credit there is, and reads nothing."""
+    transport = _transport(shop.readers[number], is_clear=shop.is_clear)
+    with closing(transport):
+        caller = transport.call(address, server_key=shop.server[0])
+        poller = transport.poller()
+        poller.add(caller)
+        while caller.receive() is not CallerEvent.CONNECTED:
+            poller.poll(WITHIN_S)
+        xids = iter(range(1, 1 << 30))
+
+        def ask() -> None:
+            get = Get(next(xids), shop.refs[0].digest, 0, num_bytes, MAX_PIECE_BYTES, 2**31)
+            if not caller.send(PEER.encode(get)):
+                raise RuntimeError("the stalled reader cannot ask")
+
+        yield ask

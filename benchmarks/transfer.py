@@ -1,0 +1,327 @@
+"""How fast parameters cross between two processes, beside other ways to bring them over.
+
+    python benchmarks/transfer.py --short     under 3 minutes: the cases that have a bar
+    python benchmarks/transfer.py             all sizes, readers and ways: about half an hour
+
+Server and readers are processes of their own, on loopback. The ways of one size and number of
+readers take turns in each repetition, so that the machine's moods hit all of them; every figure is
+the median over the repetitions, and a ratio is the median of ratios within one repetition. One line
+of JSON for each case; after them, one line for each bar. Exit code 1 when a bar is not met.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from _children import Meter, Reading, running
+from _ours import Kinfolk, Shop, make_shop, stall
+from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, OneFrame, RawTcp, Way
+
+from protocol.transport.keys import new_identity
+
+MB = 1_000_000
+READERS = 9  # keys that are made; the ninth may stall
+STALLED = 8  # its number
+ROOM_BYTES = 16 << 20  # a receiver's memory above its buffer
+STALL_BYTES = 5 << 20
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    way: Way
+    num_bytes: int
+    readers: int
+    security: str = "clear"
+    has_stalled: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """One repetition of one case."""
+
+    seconds: float  # from the first reader's start to the last one's end
+    slowest_to_fastest: float
+    receiver_extra_bytes: int
+    sender_extra_bytes: int
+    cpu_s_per_gb: float
+
+
+class Stage:
+    """The processes of one case: a server, its readers, and where asked one that stalls."""
+
+    def __init__(self, case: Case, path: Path, stack: ExitStack) -> None:
+        self.case = case
+        self._server, _ = stack.enter_context(running(_serve, case, path))
+        address = self._server.recv()
+        self._stalled: Connection | None = None
+        if case.has_stalled and isinstance(case.way, Kinfolk):
+            self._stalled, _ = stack.enter_context(running(_stall, case, address))
+            self._stalled.recv()
+        self._readers = [
+            stack.enter_context(running(_read, case, address, number))[0]
+            for number in range(case.readers)
+        ]
+        for reader in self._readers:
+            reader.recv()  # warm
+
+    def play(self) -> Run:
+        if self._stalled is not None:
+            self._stalled.send("ask")
+            self._stalled.recv()
+        self._server.send("reset")
+        self._server.recv()
+        for reader in self._readers:
+            reader.send("go")
+        took: list[tuple[float, float, Reading]] = [reader.recv() for reader in self._readers]
+        self._server.send("read")
+        used: Reading = self._server.recv()
+        each = [end - begin for begin, end, _ in took]
+        total = self.case.num_bytes * self.case.readers
+        return Run(
+            seconds=max(end for _, end, _ in took) - min(begin for begin, _, _ in took),
+            slowest_to_fastest=min(each) / max(each),
+            receiver_extra_bytes=max(reading.extra_bytes for _, _, reading in took),
+            sender_extra_bytes=used.extra_bytes,
+            cpu_s_per_gb=(used.cpu_s + sum(reading.cpu_s for _, _, reading in took))
+            / (total / 1e9),
+        )
+
+
+def _serve(pipe: Connection, case: Case, path: Path) -> None:
+    with case.way.serve(path, case.num_bytes) as address:
+        pipe.send(address)
+        meter = Meter()
+        for word in _words(pipe):
+            if word == "reset":
+                meter.reset()
+            pipe.send(meter.read())
+
+
+def _read(pipe: Connection, case: Case, address: str, number: int) -> None:
+    with case.way.reader(address, case.num_bytes, number) as pull:
+        pull()
+        pull()  # Kinfolk's reader takes two bodies in turn
+        pipe.send("warm")
+        meter = Meter()
+        for _ in _words(pipe):
+            meter.reset()
+            begin_s = time.monotonic()
+            pull()
+            pipe.send((begin_s, time.monotonic(), meter.read()))
+
+
+def _stall(pipe: Connection, case: Case, address: str) -> None:
+    assert isinstance(case.way, Kinfolk)  # noqa: S101 - for the type checker; the stage asks before
+    with stall(case.way.shop, address, case.num_bytes, STALLED) as ask:
+        pipe.send("ready")
+        for _ in _words(pipe):
+            ask()
+            pipe.send("asked")
+
+
+def _words(pipe: Connection) -> Iterator[str]:
+    while True:
+        try:
+            yield pipe.recv()
+        except EOFError:
+            return
+
+
+def compare(cases: list[Case], path: Path, repetitions: int) -> dict[Case, list[Run]]:
+    """Play all cases in turn, again and again; their processes are there all the time."""
+    with ExitStack() as stack:
+        stages = [Stage(case, path, stack) for case in cases]
+        runs = [[stage.play() for stage in stages] for _ in range(repetitions)]
+    return {case: [turn[i] for turn in runs] for i, case in enumerate(cases)}
+
+
+def body(path: Path, num_bytes: int, seed: int) -> Path:
+    """A file of so many bytes, none like another's."""
+    dice = Random(seed)
+    with path.open("wb") as file:
+        for at in range(0, num_bytes, 1 << 20):
+            file.write(dice.randbytes(min(1 << 20, num_bytes - at)))
+    return path
+
+
+def shapes_of(num_bytes: int) -> list[int]:
+    """Elements of each of 51 tensors of float32: one has half of them, as an embedding would."""
+    elements = num_bytes // 4
+    large = elements // 2 // 16 * 16
+    small = large // 50 // 16 * 16
+    rest = elements - large - 49 * small
+    return [large, *[small] * 49, rest]
+
+
+class Field:
+    """Makes the cases of one size."""
+
+    def __init__(self, folder: Path, num_bytes: int) -> None:
+        self.folder, self.num_bytes = folder, num_bytes
+        paths = tuple(body(folder / f"body-{n}-{num_bytes}", num_bytes, n) for n in (1, 2))
+        self.path = paths[0]
+        made = [new_identity() for _ in range(READERS + 1)]
+        keys = [(k.curve_public, k.curve_secret) for k in made]
+        self._shops: dict[str, Shop] = {
+            security: make_shop(
+                (paths[0], paths[1]), shapes_of(num_bytes), keys, is_clear=security == "clear"
+            )
+            for security in ("clear", "curve")
+        }
+
+    def ours(self, name: str, readers: int, security: str, **how: bool) -> Case:
+        stalled = how.pop("has_stalled", False)
+        way = Kinfolk(self._shops[security], self.folder, **how)
+        return Case(name, way, self.num_bytes, readers, security, stalled)
+
+    def theirs(self, readers: int, *, short: bool) -> list[Case]:
+        ways: list[tuple[str, Way]] = [("raw-tcp", RawTcp())]
+        if not short:
+            ways.append(("zmq-one-frame", OneFrame()))
+        if HAS_GRPC:
+            ways += [("grpc-stream", GrpcStream()), ("grpc-unary", GrpcUnary())]
+            if not short:
+                ways.append(("grpc-pieces", GrpcPieces()))
+        return [Case(name, way, self.num_bytes, readers) for name, way in ways]
+
+
+def report(found: dict[Case, list[Run]]) -> None:
+    raw = next((runs for case, runs in found.items() if case.name == "raw-tcp"), None)
+    for case, runs in found.items():
+        ratios = [r.seconds / run.seconds for r, run in zip(raw, runs, strict=True)] if raw else []
+        line = {
+            "case": case.name,
+            "bytes": case.num_bytes,
+            "readers": case.readers,
+            "security": case.security,
+            "codec": "fp32",
+            "seconds": round(median(run.seconds for run in runs), 4),
+            "ratio_to_raw_tcp": round(median(ratios), 3) if ratios else None,
+            "receiver_extra_bytes": int(median(run.receiver_extra_bytes for run in runs)),
+            "sender_extra_bytes": int(median(run.sender_extra_bytes for run in runs)),
+            "cpu_s_per_gb": round(median(run.cpu_s_per_gb for run in runs), 3),
+            "slowest_to_fastest": round(median(run.slowest_to_fastest for run in runs), 3),
+        }
+        print(json.dumps(line), flush=True)
+
+
+def bar(name: str, found: float, limit: float, *, at_most: bool = False) -> bool:
+    met = found <= limit if at_most else found >= limit
+    line = {"bar": name, "found": round(found, 3), "limit": limit, "met": met}
+    print(json.dumps(line), flush=True)
+    return met
+
+
+def ratio(found: dict[Case, list[Run]], one: str, other: str, *, security: str = "") -> float:
+    """Median of `other`'s seconds over `one`'s, by repetition and byte."""
+
+    def of(name: str, wanted: str) -> tuple[int, list[Run]]:
+        case = next(c for c in found if c.name == name and wanted in ("", c.security))
+        return case.readers, found[case]
+
+    readers, mine = of(one, security)
+    others, theirs = of(other, "")
+    return median(
+        (t.seconds / others) / (m.seconds / readers) for m, t in zip(mine, theirs, strict=True)
+    )
+
+
+def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
+    field = Field(folder, 400 * MB)
+    cases = [
+        *field.theirs(1, short=True),
+        field.ours("kinfolk-unchecked", 1, "clear", is_checked=False),
+        field.ours("kinfolk", 1, "clear", is_mapped=True),
+        field.ours("kinfolk", 1, "curve", is_mapped=True),
+        field.ours("kinfolk-unchecked", 1, "curve", is_checked=False),
+    ]
+    found = compare(cases, field.path, repetitions)
+    report(found)
+    extra = max(
+        median(run.receiver_extra_bytes for run in runs)
+        for case, runs in found.items()
+        if case.name.startswith("kinfolk")
+    )
+    bars = [
+        bar(
+            "400 MB clear, unchecked, of raw TCP",
+            ratio(found, "kinfolk-unchecked", "raw-tcp"),
+            0.75,
+        ),
+        bar("400 MB clear, tensors ready, of raw TCP", ratio(found, "kinfolk", "raw-tcp"), 0.45),
+        bar("receiver's extra memory, MB", extra / MB, ROOM_BYTES / MB, at_most=True),
+    ]
+    if HAS_GRPC:
+        curve = {"one": "kinfolk", "security": "curve"}
+        bars += [
+            bar("CURVE, of gRPC's clear stream", ratio(found, other="grpc-stream", **curve), 0.95),
+            bar("CURVE, of gRPC unary", ratio(found, other="grpc-unary", **curve), 8.0),
+        ]
+    return bars
+
+
+def many_reader_bars(folder: Path, repetitions: int) -> list[bool]:
+    field = Field(folder, 50 * MB)
+    one = field.ours("kinfolk", 1, "clear")
+    eight = field.ours("kinfolk", 8, "clear")
+    stalled = field.ours("kinfolk-stalled-ninth", 8, "clear", has_stalled=True)
+    found = compare([one, eight, stalled], field.path, repetitions)
+    report(found)
+    runs = found[eight], found[stalled]
+    change = median(abs(1 - a.seconds / b.seconds) for a, b in zip(*runs, strict=True))
+    extra = [median(run.sender_extra_bytes for run in each) for each in runs]
+    named = {replace(one, name="one"): found[one], replace(eight, name="eight"): found[eight]}
+    return [
+        bar("8 readers' total rate, of one reader's", ratio(named, "eight", "one"), 0.8),
+        bar("slowest to fastest", median(r.slowest_to_fastest for r in found[eight]), 0.8),
+        bar("change of the rate by a stalled ninth", change, 0.1, at_most=True),
+        bar(
+            "server's memory for it, MB", (extra[1] - extra[0]) / MB, STALL_BYTES / MB, at_most=True
+        ),
+    ]
+
+
+def everything(folder: Path, repetitions: int) -> None:
+    for num_bytes in (1 * MB, 10 * MB, 50 * MB, 400 * MB):
+        field = Field(folder, num_bytes)
+        for readers in (1, 4, 8):
+            cases = [
+                *field.theirs(readers, short=False),
+                *(field.ours("kinfolk", readers, security) for security in ("clear", "curve")),
+            ]
+            report(compare(cases, field.path, repetitions))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--short", action="store_true", help="only the cases that have a bar")
+    parser.add_argument("--repetitions", type=int, default=9)
+    parser.add_argument("--folder", type=Path, help="where the bodies lie; a temporary one")
+    args = parser.parse_args()
+    missing = [] if HAS_GRPC else ["gRPC: pip install 'kinfolk[bench]'"]
+    missing.append("hivemind's and Flower's own stores: no part of this environment")
+    print(json.dumps({"cores": os.cpu_count(), "not_measured": missing}), flush=True)
+    steps: list[Callable[[Path, int], list[bool]]] = [single_reader_bars, many_reader_bars]
+    met: list[bool] = []
+    for step in steps:
+        with TemporaryDirectory(dir=args.folder) as folder:
+            met += step(Path(folder), args.repetitions)
+    if not args.short:
+        with TemporaryDirectory(dir=args.folder) as folder:
+            everything(Path(folder), args.repetitions)
+    sys.exit(0 if all(met) else 1)
+
+
+if __name__ == "__main__":
+    main()

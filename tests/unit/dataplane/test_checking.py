@@ -1,0 +1,74 @@
+"""Hashing behind the frontier: in order, and never after it was told to stop."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from peer.dataplane.checking import Checker, Verdicts
+from protocol.wire.digest import digest
+from protocol.wire.layout import Place
+from protocol.wire.pulling import Verify
+
+BODY = bytes(range(200))
+
+
+class Later(Executor):
+    """Runs nothing until it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], Any]] = []
+
+    def submit(self, job: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.jobs.append(job)
+        return Future()
+
+    def run(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+def rig(body: bytes = BODY) -> tuple[Checker, Later, list[Verdicts], bytearray]:
+    told: list[Verdicts] = []
+    later, buffer = Later(), bytearray(body)
+    return Checker(memoryview(buffer), executor=later, tell=told.append), later, told, buffer
+
+
+def part(tensor: int, start: int, end: int, *, whole: bytes, is_last: bool = True) -> Verify:
+    return Verify(tensor, Place(start, end), digest(whole), is_last)
+
+
+def test_parts_of_a_tensor_make_one_digest_and_only_the_last_is_told() -> None:
+    checker, later, told, _ = rig()
+    checker.verify([part(0, 0, 70, whole=BODY[:128], is_last=False)])
+    later.run()
+    assert told == []
+    checker.verify([part(0, 70, 128, whole=BODY[:128]), part(1, 128, 200, whole=b"other")])
+    later.run()
+    assert told == [[(0, True), (1, False)]]
+
+
+def test_one_job_at_a_time_does_all_there_is() -> None:
+    checker, later, told, _ = rig()
+    for number in range(3):
+        checker.verify([part(number, 0, 10, whole=BODY[:10])])
+    assert len(later.jobs) == 1
+    later.run()
+    assert told == [[(0, True), (1, True), (2, True)]]
+
+
+def test_bytes_held_elsewhere_are_brought_before_they_are_hashed() -> None:
+    checker, later, told, buffer = rig(bytes(200))
+    checker.copy([(Place(64, 164), memoryview(BODY)[:100])])
+    checker.verify([part(0, 64, 164, whole=BODY[:100])])
+    later.run()
+    assert told == [[(0, True)]]
+    assert buffer == bytes(64) + BODY[:100] + bytes(36)
+
+
+def test_a_closed_checker_touches_the_body_no_more() -> None:
+    checker, later, told, buffer = rig(bytes(200))
+    checker.copy([(Place(0, 100), memoryview(BODY)[:100])])
+    checker.close()
+    later.run()
+    assert buffer == bytes(200)
+    assert told == []
