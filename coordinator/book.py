@@ -10,7 +10,10 @@ from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
 from protocol.wire.messages import Epoch, Member, View
 
-__all__ = ["Book", "Entry"]
+__all__ = ["UNKNOWN_INSTANCE", "Book", "Entry"]
+
+NEVER = Epoch(0, 0)
+UNKNOWN_INSTANCE = bytes(8)  # of a member that a rebuilt book knows from a view
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +74,9 @@ class Book:
     init: bytes = b""  # digest of the initial model; likewise
     founding: tuple[PeerId, ...] = ()  # round 1's roster, once it is fixed
     entries: dict[PeerId, Entry] = field(default_factory=dict)
+    told: Epoch = NEVER  # of the newest view that was given out
+    known: Epoch = NEVER  # newest of an earlier start whose members are all in here
+    lost: bool = False  # the journal is gone: wait for a member that shows its view
     tokens: list[Token] = field(default_factory=list)  # oldest first; `token` is among them
 
     def __post_init__(self) -> None:
@@ -85,6 +91,10 @@ class Book:
             founders=self.founders,
             founding=self.founding,
             members=tuple(self.entries[name].member() for name in sorted(self.entries)),
+            settled=self.settled,
+            options=self.options.options(),
+            schema=self.schema,
+            init=self.init,
         )
 
     @property

@@ -5,7 +5,7 @@ thousands of members a view is large, and everybody gets it.
 """
 
 from coordinator.book import Book
-from protocol.wire.messages import Epoch, SignedView, View
+from protocol.wire.messages import Epoch, SignedView, View, is_newer
 from protocol.wire.signing import seal_view
 
 __all__ = ["Bulletin"]
@@ -19,6 +19,8 @@ class Bulletin:
         self._book = book
         self._sign_secret = sign_secret
         self._counter = 0
+        if is_newer(book.told, book.known):
+            book.known = book.told
         self._sealed: SignedView | None = None  # of the present counter
         self._free_at_s = float("-inf")  # when the link has taken the last sending
         self._due_at_s: float | None = None
@@ -39,6 +41,7 @@ class Bulletin:
     def changed(self, now_s: float) -> None:
         """Count a change of the book."""
         self._counter += 1
+        self._book.told = self.epoch
         self._sealed = None
         if self._due_at_s is None:
             self._due_at_s = max(now_s, self._free_at_s)

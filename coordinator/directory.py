@@ -12,9 +12,11 @@ from typing import TypeAlias, assert_never
 
 from coordinator.administration import Order, carry_out
 from coordinator.admission import REVOKED, model_differences, reason_against, taken_over
-from coordinator.book import Book, Entry
+from coordinator.book import UNKNOWN_INSTANCE, Book, Entry
 from coordinator.bulletin import Bulletin
 from coordinator.gate import Gate
+from coordinator.limits import Bounded
+from coordinator.rebuilding import Showing, knows, merge
 from coordinator.sessions import Session, Sessions
 from coordinator.tokens import token_with
 from protocol.errors import ConfigError, RemoteProtocolError
@@ -35,16 +37,20 @@ from protocol.wire.messages import (
     Renew,
     Revoke,
     Settle,
+    ShowView,
     SignedView,
     Told,
     View,
+    ViewPart,
     Withdraw,
 )
+from protocol.wire.signing import open_view, sign_public
 
 __all__ = ["Directory", "Effect", "Reply", "Save", "WakeAt"]
 
 _log = logging.getLogger(__name__)
 
+MAX_SHOWINGS = 32  # views on their way at a time, at most 1 MB each
 MAX_DISPLACED = 4096  # connections of superseded processes
 MAX_SUPERSEDED = 16  # processes of one member that another took over from
 MAX_REASON_CHARS = 400  # of a Refuse
@@ -98,6 +104,9 @@ class Directory:
         self._since_1970_s = since_1970_s
         self._lease_s = lease_s
         self._bulletin = Bulletin(book, sign_secret=sign_secret)
+        self._sign_key = sign_public(sign_secret)
+        self._showings: Bounded[bytes, Showing] = Bounded(MAX_SHOWINGS)  # by route
+        self._rebuilt_at_s: float | None = None  # when a lost book is taken for whole
         self._expiry_s = {e.name: now_s + lease_s for e in book.entries.values() if not _is_out(e)}
         self._sessions = Sessions(remembered=MAX_DISPLACED)
         self._gate = Gate()
@@ -150,6 +159,10 @@ class Directory:
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         """Let leases run out and send the view where it is due."""
+        if self._rebuilt_at_s is not None and now_s >= self._rebuilt_at_s:
+            self._rebuilt_at_s, self._book.lost = None, False
+            self._begin_leases(now_s)
+            _log.warning("the book is rebuilt with %d members", len(self._book.entries))
         return (*self._expire(now_s), *self._rest(now_s))
 
     def _expire(self, now_s: float) -> Iterator[Effect]:
@@ -169,7 +182,8 @@ class Directory:
             yield from [self._show(session) for session in behind]
             self._bulletin.sent(len(behind), now_s)
             due_at_s = None
-        times_s = [*self._expiry_s.values(), *([] if due_at_s is None else [due_at_s])]
+        others_s = (due_at_s, self._rebuilt_at_s)
+        times_s = [*self._expiry_s.values(), *(at_s for at_s in others_s if at_s is not None)]
         if times_s:
             yield WakeAt(min(times_s))
 
@@ -179,13 +193,20 @@ class Directory:
         try:
             message = COORDINATOR.decode(header)
         except RemoteProtocolError as error:
+            self._showings.discard(route)
             self._gate.drop("garbage", key, str(error))
             return
+        if isinstance(message, ViewPart):
+            yield from self._take_part(route, key, message, now_s)
+            return
+        self._showings.discard(route)
         session, displaced = self._sessions.at(route), self._sessions.displaced_at(route)
         if key == self._operator and isinstance(message, Revoke | NewToken | Withdraw):
             yield from self._obey(route, message, now_s)
         elif isinstance(message, Join):
             yield from self._join(route, key, message, now_s)
+        elif self._book.lost:
+            self._gate.drop("too early", key, "the journal is lost, the book is being rebuilt")
         elif session is not None:
             yield from self._hear(session, message, now_s)
         elif displaced is not None:
@@ -207,7 +228,7 @@ class Directory:
                 yield self._part(session, message.reason, now_s)
             case (
                 Join() | Admitted() | Lease() | SignedView() | Refuse()
-                | Revoke() | NewToken() | Withdraw() | Told()
+                | Revoke() | NewToken() | Withdraw() | Told() | ShowView() | ViewPart()
             ):  # fmt: skip
                 self._gate.drop("out of place", session.entry.curve_key, type(message).__name__)
             case _:
@@ -219,6 +240,13 @@ class Directory:
         entry = self._book.entries.get(PeerId(join.name))
         is_member = entry is not None and entry.curve_key == key
         if not is_member and not self._gate.admits_stranger(key, now_s):
+            return
+        if not knows(self._book, self._bulletin.epoch, join.seen):
+            self._showings[route] = Showing()
+            yield Reply(route, ShowView(0))
+            return
+        if self._book.lost:  # nobody new before the members that there were
+            self._gate.drop("too early", key, "the journal is lost, the book is being rebuilt")
             return
         reason = reason_against(self._book, join, key, self._since_1970_s())
         if reason is not None:
@@ -251,7 +279,9 @@ class Directory:
 
     def _return(self, entry: Entry, join: Join) -> Entry:
         """Take a known member back: after a cut or our own restart, or as a new process."""
-        if entry.instance != join.instance:
+        if entry.instance == UNKNOWN_INSTANCE:
+            entry.instance = join.instance
+        elif entry.instance != join.instance:
             self._sessions.displace(entry.name)
             entry.superseded = (*entry.superseded, entry.instance)[-MAX_SUPERSEDED:]
             entry.instance = join.instance
@@ -259,6 +289,51 @@ class Directory:
         entry.address = join.address
         entry.lost = entry.left = False
         return entry
+
+    def _take_part(
+        self, route: bytes, key: bytes, part: ViewPart, now_s: float
+    ) -> Iterator[Effect]:
+        showing = self._showings.get(route)
+        if showing is None:
+            self._gate.drop("out of place", key, "ViewPart")
+            return
+        try:
+            signed = showing.take(part)
+            view = open_view(signed, self._sign_key) if signed is not None else None
+        except RemoteProtocolError as error:
+            self._showings.discard(route)
+            self._gate.drop("garbage", key, str(error))
+            return
+        self._gate.refund(key)  # it said what it was asked to
+        if view is None:
+            yield Reply(route, ShowView(len(showing.body)))
+            return
+        self._showings.discard(route)
+        if not knows(self._book, self._bulletin.epoch, view.epoch):  # another may have been faster
+            try:
+                merge(self._book, view)
+            except ConfigError as error:
+                yield self._refuse(route, "", str(error))
+                return
+            yield from self._merged(view, now_s)
+        yield Reply(route, ShowView(len(showing.body)))
+
+    def _merged(self, view: View, now_s: float) -> Iterator[Effect]:
+        """Go on with what a member has shown; a lost book waits for a newer one for a lease."""
+        _log.warning("taken over from a view epoch=%s members=%d", view.epoch, len(view.members))
+        if not self._book.lost:
+            self._begin_leases(now_s)
+        elif self._rebuilt_at_s is None:
+            self._rebuilt_at_s = now_s + self._lease_s
+        yield self._changed(now_s)
+
+    def _begin_leases(self, now_s: float) -> None:
+        """Give those who are new in the book a lease to say that they are still there."""
+        for entry in self._book.entries.values():
+            if _is_out(entry):
+                self._expiry_s.pop(entry.name, None)
+            elif not entry.lost:
+                self._expiry_s.setdefault(entry.name, now_s + self._lease_s)
 
     def _settle(self, session: Session, settle: Settle, now_s: float) -> Iterator[Effect]:
         if self._book.settled:  # another node was first
@@ -315,6 +390,9 @@ class Directory:
     # -- what the operator says ----------------------------------------------------------------
 
     def _obey(self, route: bytes, order: Order, now_s: float) -> Iterator[Effect]:
+        if self._book.lost:
+            yield Reply(route, Refuse("the journal is lost: wait until a member shows its view"))
+            return
         try:
             done = carry_out(self._book, order, self._since_1970_s())
         except ConfigError as error:

@@ -39,6 +39,10 @@ class Gate:
         self.drop("too often", key)
         return False
 
+    def refund(self, key: bytes) -> None:
+        """Give back one message of this key: it was asked for."""
+        self._per_key.give(key)
+
     def admits_stranger(self, key: bytes, now_s: float) -> bool:
         """Spend one Join of all strangers together, or drop it."""
         if self._strangers.take(None, now_s):

@@ -17,6 +17,7 @@ from protocol.errors import KeyFileError, OperatorError
 from protocol.home import sync_folder, write_atomically
 from protocol.ids import PeerId, RunId, peer_id
 from protocol.manifest import Manifest
+from protocol.wire.messages import Epoch
 
 __all__ = ["Journal", "Loaded"]
 
@@ -88,6 +89,8 @@ def _encoded(book: Book) -> bytes:
         "schema": book.schema.hex(),
         "init": book.init.hex(),
         "founding": list(book.founding),
+        "told": [book.told.incarnation, book.told.counter],
+        "known": [book.known.incarnation, book.known.counter],
         "entries": [_entry_fields(entry) for entry in book.entries.values()],
         "tokens": [_token_fields(token) for token in book.tokens],
     }
@@ -145,6 +148,8 @@ def _decoded(content: bytes) -> Book:
         schema=bytes.fromhex(body["schema"]),
         init=bytes.fromhex(body["init"]),
         founding=tuple(PeerId(name) for name in body["founding"]),
+        told=Epoch(*body["told"]),
+        known=Epoch(*body["known"]),
         entries={entry.name: entry for entry in entries},
         tokens=[_token(fields) for fields in body["tokens"]],
     )

@@ -64,6 +64,12 @@ class Allowance(Generic[K]):
     def __len__(self) -> int:
         return len(self._buckets)
 
+    def give(self, key: K) -> None:
+        """Give back one message of a key that has just spent one."""
+        bucket = self._buckets.get(key)
+        if bucket is not None:
+            bucket.left = min(bucket.left + 1.0, self._rate.burst)
+
     def take(self, key: K, now_s: float) -> bool:
         """Spend one message of this key, or say that none is left."""
         bucket = self._buckets.get(key) or _Bucket(self._rate.burst, now_s)

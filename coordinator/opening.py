@@ -9,8 +9,9 @@ from pathlib import Path
 from coordinator.book import Book
 from coordinator.config import DEFAULT_BIND, Config, default_run_name, new_book, resume
 from coordinator.journal import Journal
-from protocol.errors import AddressError, ConfigError
-from protocol.home import Home, holder_of, locked, private_folder, write_private
+from coordinator.tokens import Token
+from protocol.errors import AddressError, ConfigError, KeyFileError
+from protocol.home import Home, holder_of, locked, private_folder, read_join, write_private
 from protocol.ids import peer_id
 from protocol.joinstring import JoinString
 from protocol.transport.addresses import HostPort, default_host, parse_host_port
@@ -72,9 +73,20 @@ def _free_name(home: Home, name: str) -> str:
 
 def _open(folder: Path, name: str, config: Config) -> Run:
     journal = Journal(folder)
-    loaded = journal.load()
     note = ""
-    if loaded is None:
+    try:
+        loaded, torn = journal.load(), ""
+    except KeyFileError as error:
+        loaded, torn = None, str(error.args[0])
+    if loaded is None and (folder / "join").exists():
+        book = _lost_book(folder, name, config)
+        note = (
+            f"{torn or f'there is no journal in {folder}'}: waiting for a member to show its "
+            "newest view; nobody new is let in before"
+        )
+    elif loaded is None and torn:
+        raise KeyFileError(torn, hint="restore a journal, or start a new run with another --run")
+    elif loaded is None:
         book = new_book(config, run_name=name)
     else:
         book = loaded.book
@@ -84,6 +96,26 @@ def _open(folder: Path, name: str, config: Config) -> Run:
             note = f"{loaded.torn}: resumed from the one before it, {len(book.entries)} members"
     book.incarnation += 1
     return Run(folder, book, load_identity(folder / "identity.key"), journal, note)
+
+
+def _lost_book(folder: Path, name: str, config: Config) -> Book:
+    """All that the join string of a run tells of it, for members to find; they have the rest.
+
+    Raises:
+        KeyFileError: the keys are gone too, so that no member would believe us.
+    """
+    if not (folder / "identity.key").exists():
+        raise KeyFileError(
+            f"the journal and the keys of the run {name} are both gone from {folder}",
+            hint="restore identity.key, or start a new run with another --run",
+        )
+    join = read_join(folder / "join")
+    book = new_book(config, run_name=name)
+    book.token, book.tokens = join.token, [Token(secret=join.token)]
+    book.advertise = join.host
+    book.bind = str(HostPort(DEFAULT_BIND.host, join.port))
+    book.lost = True
+    return book
 
 
 def listen(transport: Transport, book: Book, config: Config) -> Listener:
@@ -119,7 +151,8 @@ def announced(home: Home, run: Run) -> Iterator[JoinString]:
     """Write the book, and the join string where nodes on this host find it, until the end."""
     join = join_string(run.book, run.identity, token=run.book.token)
     word = f"{join}\n".encode()
-    run.journal.save(run.book)
+    if not run.book.lost:
+        run.journal.save(run.book)
     write_private(run.folder / "join", word)
     write_private(home.local_join, word)
     try:

@@ -25,6 +25,8 @@ _TOLD = {
     "pull-failed": "the pull from {peer} failed: {reason}",
     "coordinator-lost": "the coordinator is lost, the run goes on: {reason}",
     "coordinator-back": "the coordinator is back",
+    "view-passed": "{peer} passed on {reason}",
+    "split-view": "who is a member is told in two ways: {reason}",
 }
 
 

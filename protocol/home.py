@@ -24,6 +24,7 @@ __all__ = [
     "holder_of",
     "locked",
     "private_folder",
+    "read_join",
     "read_private",
     "sync_folder",
     "write_atomically",
@@ -98,7 +99,7 @@ def find_join(option: str | None, environ: Mapping[str, str]) -> FoundJoin:
         return FoundJoin(JoinString.parse(environ["KINFOLK_JOIN"]), "$KINFOLK_JOIN")
     for path in (home.stored_join, home.local_join):
         if path.exists():
-            return FoundJoin(_read_join(path), str(path))
+            return FoundJoin(read_join(path), str(path))
     raise ConfigError(
         "no join string: none in --join or $KINFOLK_JOIN, "
         f"none stored by 'peer join' ({home.stored_join}), "
@@ -107,7 +108,13 @@ def find_join(option: str | None, environ: Mapping[str, str]) -> FoundJoin:
     )
 
 
-def _read_join(path: Path) -> JoinString:
+def read_join(path: Path) -> JoinString:
+    """Read a stored join string.
+
+    Raises:
+        ConfigError: it is torn; the text says in which file.
+        KeyFileError: others can read the file.
+    """
     try:
         return JoinString.parse(read_private(path).decode("ascii", "replace"))
     except ConfigError as error:

@@ -38,10 +38,12 @@ from protocol.wire.messages import (
     Revoke,
     Seen,
     Settle,
+    ShowView,
     SignedView,
     SnapshotManifest,
     Told,
     View,
+    ViewPart,
     Welcome,
     Withdraw,
 )
@@ -171,11 +173,13 @@ COORDINATOR: Final[Codec[CoordinatorMessage]] = Codec(
         41: NewToken,
         42: Withdraw,
         43: Told,
+        44: ShowView,
+        45: ViewPart,
         3: Refuse,
     },
     max_bytes=MAX_MANIFEST_BYTES + 65536,  # an Admitted with the largest view and all options
     tighter=dict.fromkeys(
-        (Join, Settle, Ready, Renew, Leave, Revoke, NewToken, Withdraw), MAX_REQUEST_BYTES
+        (Join, Settle, Ready, Renew, Leave, Revoke, NewToken, Withdraw, ViewPart), MAX_REQUEST_BYTES
     ),
 )
 

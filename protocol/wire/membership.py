@@ -9,7 +9,7 @@ once and never ends the run. Knows no socket and no clock.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from protocol.errors import ConfigError, RemoteProtocolError
@@ -30,6 +30,7 @@ from protocol.wire.membership_effects import (
     WakeAt,
 )
 from protocol.wire.messages import (
+    VIEW_PART_BYTES,
     Admitted,
     CoordinatorMessage,
     Epoch,
@@ -42,9 +43,11 @@ from protocol.wire.messages import (
     Renew,
     Revoke,
     Settle,
+    ShowView,
     SignedView,
     Told,
     View,
+    ViewPart,
     Withdraw,
     is_newer,
 )
@@ -237,7 +240,7 @@ class Membership:
     def _due(self) -> CoordinatorMessage:
         """The message that the coordinator has yet to answer, or a Renew when there is none."""
         if not self._admitted:
-            return self._join
+            return replace(self._join, seen=self._view.epoch) if self._view else self._join
         if self._options is None and self._completed is not None:
             return Settle(self._completed.options())
         if self._ready is not None and self._options is not None and not self._is_ready_there():
@@ -298,6 +301,8 @@ class Membership:
                 return self._take_admitted(message, now_s)
             case SignedView():
                 return self._take_view(message)
+            case ShowView(offset):
+                return self._show_view(offset, now_s)
             case Lease() if self._run is None:
                 raise RemoteProtocolError("a Lease before Admitted")
             case Lease():
@@ -308,7 +313,7 @@ class Membership:
                 return (Refused(message.reason),)
             case (
                 Join() | Settle() | Ready() | Renew() | Leave()
-                | Revoke() | NewToken() | Withdraw() | Told()
+                | Revoke() | NewToken() | Withdraw() | Told() | ViewPart()
             ):  # fmt: skip
                 raise RemoteProtocolError(f"a coordinator says no {type(message).__name__}")
             case _:
@@ -334,6 +339,16 @@ class Membership:
             self._asked = True
             effects.append(Unsettled(options))
         return (*effects, *self._advance(now_s))
+
+    def _show_view(self, offset: int, now_s: float) -> tuple[Effect, ...]:
+        """Show a coordinator that has lost its journal what it had said to us."""
+        if self._signed is None:
+            raise RemoteProtocolError("the coordinator asks for a view that it never sent")
+        body, signature = self._signed.body, self._signed.signature
+        if offset >= len(body):
+            return self._speak(now_s)
+        chunk = body[offset : offset + VIEW_PART_BYTES]
+        return (Send(ViewPart(offset, len(body), signature, chunk)),)
 
     def _take_view(self, signed: SignedView, run: RunId | None = None) -> tuple[Effect, ...]:
         """Believe a view that the coordinator signed, if it is newer than the one we have.

@@ -35,6 +35,7 @@ __all__ = [
     "MAX_PIECE_BYTES",
     "MAX_REQUEST_BYTES",
     "MIN_PIECE_BYTES",
+    "VIEW_PART_BYTES",
     "WIRE_VERSION",
     "Admitted",
     "Ask",
@@ -65,11 +66,13 @@ __all__ = [
     "Revoke",
     "Seen",
     "Settle",
+    "ShowView",
     "SignedView",
     "SnapshotManifest",
     "TensorSpec",
     "Told",
     "View",
+    "ViewPart",
     "Welcome",
     "Withdraw",
     "is_newer",
@@ -80,6 +83,7 @@ MAX_REQUEST_BYTES = 4096  # anything that a client sends; every listening socket
 MAX_MANIFEST_BYTES = 1_000_000  # about 8,000 tensors
 MAX_PIECE_BYTES = 1 << 20  # payload of one Data
 MIN_PIECE_BYTES = 1 << 14
+VIEW_PART_BYTES = 3584  # of a view that a node shows: the rest of a request takes less than 512
 MAX_MEMBERS = 2048
 MAX_TENSORS = 16384
 MAX_OPTIONS = (
@@ -153,6 +157,14 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """One line of the run's manifest, e.g. solver.lr = 0.05."""
+
+    key: Name
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """Who is a member, by the coordinator's word."""
 
@@ -164,6 +176,10 @@ class View:
         tuple[Name, ...], Size(0, MAX_MEMBERS)
     ]  # round 1's roster; empty in the lobby
     members: Annotated[tuple[Member, ...], Size(0, MAX_MEMBERS)]  # sorted by name
+    settled: bool = False  # whether `options` is the whole manifest
+    options: Annotated[tuple[Option, ...], Size(0, MAX_OPTIONS)] = ()
+    schema: Annotated[bytes, Size(0, 32)] = b""  # of what is shared; empty until a peer is ready
+    init: Annotated[bytes, Size(0, 32)] = b""  # of the initial model; likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +331,6 @@ PeerMessage: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """One line of the run's manifest, e.g. solver.lr = 0.05."""
-
-    key: Name
-    value: Scalar
-
-
-@dataclass(frozen=True, slots=True)
 class Join:
     version: Annotated[int, Range(0, 2**16)]
     token: Annotated[bytes, Size(16, 16)]
@@ -334,6 +342,7 @@ class Join:
     wishes: Annotated[
         tuple[Option, ...], Size(0, MAX_OPTIONS)
     ]  # only what the person typed or the data fixes
+    seen: Epoch = Epoch(0, 0)  # of the newest view that it has; a coordinator may have lost it
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +415,24 @@ class Told:
     text: Text
 
 
+@dataclass(frozen=True, slots=True)
+class ShowView:
+    """You have seen a newer view than I have: send me what of it follows `offset`.
+
+    With an offset at its end: it is here whole, say your Join again.
+    """
+
+    offset: Count
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPart:
+    offset: Count
+    total: Annotated[int, Range(1, MAX_MANIFEST_BYTES)]  # bytes of the view
+    signature: Signature  # of the whole
+    chunk: Annotated[bytes, Size(1, VIEW_PART_BYTES)]
+
+
 CoordinatorMessage: TypeAlias = (
     Join
     | Admitted
@@ -420,4 +447,6 @@ CoordinatorMessage: TypeAlias = (
     | NewToken
     | Withdraw
     | Told
+    | ShowView
+    | ViewPart
 )

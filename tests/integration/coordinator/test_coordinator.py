@@ -323,3 +323,37 @@ def test_a_token_that_cannot_be_made_is_one_line(
     done = command(tmp_path, "tokens", "new", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert line in done.stderr
+
+
+def test_a_lost_journal_is_rebuilt_before_anyone_new_is_let_in(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    options = ("--run", "demo", "--lease", "1")
+    with started(tmp_path, *LOCAL, *options) as (coordinator, join):
+        a, b = hosts[0].visit(join, "a"), hosts[1].visit(join, "b")
+        a.get_ready()
+        b.get_ready()
+        assert command(tmp_path, "revoke", "b").returncode == 0
+        a.until(lambda: "revoked" in [m.state for m in members_of(a)])
+        coordinator.stop(SIGKILL)
+        for path in (tmp_path / "coordinator" / "demo").glob("journal*"):
+            path.unlink()
+        with started(tmp_path, "--run", "demo", "--lease", "1") as (again, same):
+            assert same == join
+            new = hosts[1].visit(join, "new")  # b's key, under another name
+            a.until(lambda: a.machine.view is not None and a.machine.view.epoch.incarnation > 1)
+            assert (a.state, a.machine.view and a.machine.view.founding) == ("ready", ("a", "b"))
+            assert "this key was revoked" in new.until_told(Refused).reason
+            _, _, err = again.stop()
+    assert "waiting for a member to show its newest view; nobody new is let in before" in err
+
+
+def test_a_run_whose_keys_are_gone_too_is_the_operators_fault(tmp_path: Path) -> None:
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, _):
+        coordinator.stop()
+    folder = tmp_path / "coordinator" / "demo"
+    for path in (*folder.glob("journal*"), folder / "identity.key"):
+        path.unlink()
+    again = command(tmp_path, "start", "--run", "demo")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "the journal and the keys of the run demo are both gone" in again.stderr

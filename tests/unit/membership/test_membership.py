@@ -35,8 +35,10 @@ from protocol.wire.messages import (
     Refuse,
     Renew,
     Settle,
+    ShowView,
     SignedView,
     View,
+    ViewPart,
 )
 from protocol.wire.signing import seal_view, sign_public
 
@@ -56,6 +58,11 @@ JOIN = Join(
     sign_key=bytes(32),
     wishes=(),
 )
+
+
+def again(counter: int) -> Join:
+    """What a node says that has seen a view of this epoch."""
+    return replace(JOIN, seen=Epoch(1, counter))
 
 
 def machine(join: Join = JOIN) -> Membership:
@@ -220,7 +227,7 @@ def test_ready_while_the_link_is_down_is_said_when_it_is_up_again() -> None:
     node = member(ready=False)
     node.disconnected(1.0)
     assert sent(node.ready(READY.schema, READY.init, 2.0)) == []
-    assert sent(node.connected(3.0)) == [JOIN]
+    assert sent(node.connected(3.0)) == [again(1)]
     assert sent(hear(node, admitted(2), 3.0)) == [READY]
 
 
@@ -239,7 +246,7 @@ def test_two_unanswered_messages_make_a_node_register_again() -> None:
     node = member()
     said = [sent(node.wake(now_s)) for now_s in (2.0, 7.0, 12.0)]
     renew = Renew(Epoch(1, 2), 0, "lobby")
-    assert said == [[renew], [renew], [JOIN]]
+    assert said == [[renew], [renew], [again(2)]]
 
 
 def test_a_coordinator_that_is_silent_for_a_lease_is_lost_once_and_back_when_heard() -> None:
@@ -250,7 +257,7 @@ def test_a_coordinator_that_is_silent_for_a_lease_is_lost_once_and_back_when_hea
     effects = node.wake(15.0)
     assert effects[0] == CoordinatorLost("tcp://10.0.0.5:7733 silent for 15 s: the link broke")
     assert not any(isinstance(e, CoordinatorLost) for e in node.wake(600.0))
-    assert sent(node.connected(601.0)) == [JOIN]
+    assert sent(node.connected(601.0)) == [again(2)]
     effects = hear(node, admitted(3), 601.0)
     assert isinstance(effects[0], CoordinatorBack)
     assert not node.is_over
@@ -338,3 +345,52 @@ def test_a_lease_before_the_admission_is_dropped(caplog: pytest.LogCaptureFixtur
     node.connected(0.0)
     hear(node, Lease(LEASE_S, Epoch(1, 1)))
     assert "a Lease before Admitted" in caplog.text
+
+
+# -- views from elsewhere, and views shown ------------------------------------------------------
+
+
+def test_a_coordinator_that_asks_is_shown_the_newest_view_in_parts_and_told_the_rest_again() -> (
+    None
+):
+    node = member()
+    newest = signed(2, state="ready")  # as `member` has it
+    assert sent(hear(node, ShowView(0), 1.0)) == [
+        ViewPart(0, len(newest.body), newest.signature, newest.body)
+    ]
+    rest = ViewPart(100, len(newest.body), newest.signature, newest.body[100:])
+    assert sent(hear(node, ShowView(100), 1.0)) == [rest]
+    node.disconnected(2.0)
+    node.connected(3.0)
+    assert sent(hear(node, ShowView(len(newest.body)), 3.0)) == [again(2)]
+
+
+def test_a_coordinator_that_asks_for_a_view_it_never_sent_is_not_answered() -> None:
+    node = machine()
+    node.start(0.0)
+    node.connected(0.0)
+    assert sent(hear(node, ShowView(0), 1.0)) == []
+
+
+def test_a_node_believes_no_passed_view_before_it_knows_its_run() -> None:
+    node = machine()
+    node.start(0.0)
+    assert node.overhear(signed(9)) == ()
+    assert node.view is None
+
+
+def test_a_passed_view_is_no_sign_of_life_of_the_coordinator() -> None:
+    node = member()
+    node.disconnected(1.0)
+    (changed,) = node.overhear(signed(3, state="ready"))
+    assert isinstance(changed, ViewChanged)
+    lost = [e for e in node.wake(15.0) if isinstance(e, CoordinatorLost)]
+    assert len(lost) == 1
+
+
+def test_a_view_in_which_the_node_is_revoked_ends_it() -> None:
+    node = member()
+    assert node.overhear(signed(3, state="revoked"))[1:] == (
+        Refused("this node was revoked, by the coordinator's signed word"),
+    )
+    assert node.is_over

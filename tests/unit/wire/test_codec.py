@@ -223,7 +223,8 @@ def test_documents_are_told_apart() -> None:
 
 def test_a_document_has_one_encoding() -> None:
     encoded = encode_document(VIEW)
-    longer = b"\xdc\x00\x07" + encoded[1:]  # the same array of 7 with a header of three bytes
+    count = encoded[0] & 0x0F
+    longer = bytes([0xDC, 0, count]) + encoded[1:]  # the same array with a header of three bytes
     assert DOCUMENTS.decode(longer) == VIEW
     with pytest.raises(RemoteProtocolError, match="not in its shortest encoding"):
         decode_document(View, longer)
