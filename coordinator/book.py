@@ -32,6 +32,7 @@ class Entry:
     left: bool = False
     revoked: bool = False  # for good: its key never comes back
     token: str = ""  # name of the one that it came in by
+    returning: bool = False  # an earlier process was ready: it takes part still, once it is again
     round_no: int = 0  # a hint
 
     @property
@@ -40,7 +41,7 @@ class Entry:
             return "revoked"
         if self.left:
             return "left"
-        if self.lost:
+        if self.lost or (self.returning and not self.ready):
             return "lost"
         return "ready" if self.ready else "joining"
 

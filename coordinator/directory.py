@@ -285,7 +285,10 @@ class Directory:
             self._sessions.displace(entry.name)
             entry.superseded = (*entry.superseded, entry.instance)[-MAX_SUPERSEDED:]
             entry.instance = join.instance
-            entry.ready = False  # its model is yet to be built
+            # Its model is yet to be built; to the others it is one that is lost for a while.
+            was_there = bool(self._book.founding) and not entry.left
+            entry.returning = was_there and (entry.ready or entry.returning)
+            entry.ready = False
         entry.address = join.address
         entry.lost = entry.left = False
         return entry
@@ -366,7 +369,7 @@ class Directory:
             yield from self._turn_away(session, odd, now_s)
             return
         before = entry.state
-        entry.ready = True
+        entry.ready, entry.returning = True, False
         self._extend(entry, now_s)
         if entry.state != before:
             yield self._changed(now_s)

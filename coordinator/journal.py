@@ -112,6 +112,7 @@ def _entry_fields(entry: Entry) -> Mapping[str, object]:
         "left": entry.left,
         "revoked": entry.revoked,
         "token": entry.token,
+        "returning": entry.returning,
         "round_no": entry.round_no,
     }
 
@@ -169,6 +170,7 @@ def _entry(fields: Mapping[str, Any]) -> Entry:
         left=fields["left"],
         revoked=fields["revoked"],
         token=fields["token"],
+        returning=fields.get("returning", False),
         round_no=fields["round_no"],
     )
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
+from peer.durable import drafted
 from peer.work import SnapshotRef
 from protocol.errors import DataError
 from protocol.tensors import Sections, read_body, write_body
@@ -25,7 +26,7 @@ from protocol.wire.digest import digest
 from protocol.wire.layout import ALIGN_BYTES, Layout
 from protocol.wire.messages import SnapshotManifest, TensorSpec
 
-__all__ = ["map_snapshot", "write_model", "write_snapshot"]
+__all__ = ["hold_snapshot", "map_snapshot", "write_model", "write_snapshot"]
 
 _HEADER_LENGTH = struct.Struct("<Q")
 _DTYPES = {
@@ -68,14 +69,11 @@ def _replacing(path: Path) -> Iterator[Path]:
     Raises:
         DataError: the disk is full, or the folder cannot be written.
     """
-    draft = path.with_suffix(".part")
     try:
-        yield draft
-        draft.replace(path)
+        with drafted(path) as draft:
+            yield draft
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_snapshot(path: Path, manifest: SnapshotManifest, sections: Sections) -> SnapshotRef:
@@ -84,15 +82,39 @@ def write_snapshot(path: Path, manifest: SnapshotManifest, sections: Sections) -
     Raises:
         DataError: the disk is full, or the folder cannot be written.
     """
+    with _replacing(path) as draft, draft.open("w+b") as file:
+        return _filled(file.fileno(), path, manifest, sections)
+
+
+def hold_snapshot(manifest: SnapshotManifest, sections: Sections) -> tuple[SnapshotRef, int]:
+    """Keep a snapshot in memory, where no disk takes it, as a file that other processes can open.
+
+    Returns:
+        Where it is, for as long as this process lives and does not close the descriptor.
+
+    Raises:
+        OSError: there is no memory for it.
+    """
+    descriptor = os.memfd_create("kinfolk-snapshot")
+    path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+    try:
+        return _filled(descriptor, path, manifest, sections), descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _filled(
+    descriptor: int, path: Path, manifest: SnapshotManifest, sections: Sections
+) -> SnapshotRef:
     layout = Layout.of(manifest.tensors)
     header = _header(manifest.tensors, layout)
     num_bytes = len(header) + layout.body_bytes
-    with _replacing(path) as draft, draft.open("w+b") as file:
-        os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is told here
-        with mmap.mmap(file.fileno(), num_bytes) as buffer:
-            buffer[: len(header)] = header
-            with memoryview(buffer) as view, view[len(header) :] as body:
-                write_body(sections, manifest.tensors, body)
+    os.posix_fallocate(descriptor, 0, num_bytes)  # a full disk is told here
+    with mmap.mmap(descriptor, num_bytes) as buffer:
+        buffer[: len(header)] = header
+        with memoryview(buffer) as view, view[len(header) :] as body:
+            write_body(sections, manifest.tensors, body)
     encoded = encode_document(manifest)
     return SnapshotRef(encoded, digest(encoded), str(path), len(header))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from peer.data import ShardFacts
 from peer.display import Display
 from peer.effects import Compared, Happened, Lobby, Started
+from peer.entries import Past
 from peer.ledger import EVENTS, Ledger, read_events
 from peer.options.attack import Attack
 from peer.record import RoundRecord
@@ -15,7 +16,7 @@ from peer.work import Score
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
 
-__all__ = ["Chronicle"]
+__all__ = ["Chronicle", "run_in"]
 
 _TOLD = {
     "lost": "{peer} is lost: {reason}",
@@ -27,6 +28,8 @@ _TOLD = {
     "coordinator-back": "the coordinator is back",
     "view-passed": "{peer} passed on {reason}",
     "split-view": "who is a member is told in two ways: {reason}",
+    "journal-behind": "the run goes on in memory, what --resume would need is behind: {reason}",
+    "journal-current": "the journal is whole again",
 }
 
 
@@ -44,22 +47,28 @@ class Chronicle:
         self._early: list[tuple[str, dict[str, object]]] = []  # before there was a directory
         self._alone: dict[str, Score] = {}
         self._rounds = 0
+        self._resumed_after = 0
+        self._behind = ""  # why the journal is
         self._lobby: Lobby | None = None
 
-    def open(self, directory: Path, run: bytes) -> None:
-        """Write into this run directory from now on.
+    def open(self, directory: Path, run: bytes, past: Past | None = None) -> None:
+        """Write into this run directory from now on, behind what an earlier process wrote.
 
         Raises:
             ConfigError: it holds another run, or cannot be written.
         """
-        before = _run_in(directory)
+        before = run_in(directory)
         if before not in ("", run.hex()):
             raise ConfigError(
                 f"{directory} holds another run ({before[:8]})",
                 hint="move it away, or give --out another folder",
             )
-        self._ledger = Ledger(directory, tell=self._display.line)
+        records = past.records if past is not None else ()
+        self._ledger = Ledger(directory, tell=self._display.line, records=records)
         self._directory = directory
+        if records:
+            self._resumed_after = records[-1].round_no
+            self._display.line(f"{self._peer}: goes on after round {self._resumed_after}")
         for name, fields in self._early:
             self._event(name, **fields)
         self._early.clear()
@@ -80,6 +89,7 @@ class Chronicle:
             domain=self._domain,
             camp=self._camp,
             attack=act.attack or None,
+            **({"resumed_after": self._resumed_after} if self._resumed_after else {}),
         )
         settings = act.settings
         self._display.line(
@@ -110,6 +120,23 @@ class Chronicle:
         self._event(act.event, **({"peer": act.peer} if act.peer is not None else {}), **fields)
         text = _TOLD.get(act.event, "{peer}: " + act.event + " {reason}")
         self._display.line(text.format(peer=act.peer or "", reason=act.reason))
+
+    def journalled(self, trouble: str) -> None:
+        """An entry of the journal is written; `trouble` says why it could not be.
+
+        It is told when it begins and when it is over.
+        """
+        if bool(trouble) == bool(self._behind):
+            return
+        self._behind = trouble
+        event = "journal-behind" if trouble else "journal-current"
+        self.happened(Happened(event, None, trouble))
+
+    def abandon(self) -> None:
+        """Let go of the files as they are: nobody of this process will write again."""
+        if self._ledger is not None:
+            self._ledger.abandon()
+        self._ledger = None
 
     def compared(self, act: Compared) -> None:
         score = act.done.score
@@ -177,7 +204,7 @@ def _or_none(accuracy: float) -> float | None:
     return accuracy if accuracy >= 0.0 else None
 
 
-def _run_in(directory: Path) -> str:
+def run_in(directory: Path) -> str:
     """The run that a directory holds, in hex; empty if none does."""
     path = directory / EVENTS
     if not path.exists():

@@ -43,6 +43,10 @@ class CommonModel:
         self._at_relay = at_relay
         self._hold(replicated.init(start))
 
+    def restore(self, state: State) -> None:
+        """Go on from the state that an earlier process held."""
+        self._hold(state)
+
     @property
     def state(self) -> State:
         return self._state

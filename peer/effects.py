@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from peer.entries import Entry
 from peer.record import RoundRecord
 from peer.settings import Settings
 from peer.work import AloneDone, Command, Prepared, SnapshotRef
@@ -21,6 +22,7 @@ __all__ = [
     "Goodbye",
     "HangUp",
     "Happened",
+    "Keep",
     "Lobby",
     "Members",
     "Open",
@@ -94,6 +96,17 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Write this into the journal, and only then do the rest: nothing is shown before it is kept.
+
+    A journal that no disk takes is told, and holds up nothing.
+    """
+
+    entry: Entry
+    then: tuple[Serve | Record, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Happened:
     """A change of state worth a line: lost, returned, left, late."""
 
@@ -115,7 +128,7 @@ class WakeAt:
 
 
 Effect: TypeAlias = (
-    Question | Fetch | Order | Serve | Tell | Farewell | Record | Happened | End | WakeAt
+    Question | Fetch | Order | Serve | Tell | Farewell | Record | Keep | Happened | End | WakeAt
 )
 
 # -- of the node around the machine -------------------------------------------------------------
@@ -213,6 +226,7 @@ Act: TypeAlias = (
     | Serve
     | Tell
     | Record
+    | Keep
     | Happened
     | Say
     | Dial

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from peer.checkpoint import map_snapshot, write_snapshot
+from peer.checkpoint import hold_snapshot, map_snapshot, write_snapshot
 from peer.work import SnapshotRef
 from protocol.ids import PeerId
 from protocol.params import Params
@@ -21,6 +21,7 @@ __all__ = [
     "Origin",
     "content_digest",
     "digest_of",
+    "hold_contribution",
     "read_contribution",
     "sections_of",
     "write_contribution",
@@ -60,10 +61,18 @@ def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotR
     """Write what leaves this peer, as the file that will be served.
 
     Raises:
-        OSError: the disk is full, or the folder cannot be written.
+        DataError: the disk is full, or the folder cannot be written.
     """
-    sections = sections_of(shared)
-    manifest = SnapshotManifest(
+    return write_snapshot(path, _manifest(origin, shared), sections_of(shared))
+
+
+def hold_contribution(origin: Origin, shared: Trained) -> tuple[SnapshotRef, int]:
+    """Keep what leaves this peer in memory; as `hold_snapshot`."""
+    return hold_snapshot(_manifest(origin, shared), sections_of(shared))
+
+
+def _manifest(origin: Origin, shared: Trained) -> SnapshotManifest:
+    return SnapshotManifest(
         run=origin.run,
         sender=origin.sender,
         part=origin.part,
@@ -77,9 +86,8 @@ def write_contribution(path: Path, origin: Origin, shared: Trained) -> SnapshotR
         lr=shared.lr,
         start_loss=shared.start_loss if math.isfinite(shared.start_loss) else _HUGE_NATS,
         class_counts=shared.class_counts,
-        tensors=spec_body(sections),
+        tensors=spec_body(sections_of(shared)),
     )
-    return write_snapshot(path, manifest, sections)
 
 
 def read_contribution(

@@ -1,6 +1,6 @@
 """Admission on the trainer's side: looks into snapshots that the node has pulled and verified."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from peer.admission import first_unfinite, norm_fault
 from peer.admit import AdmitOptions
@@ -16,16 +16,27 @@ __all__ = ["Inspector"]
 class Inspector:
     """Remembers the norms of what was admitted last, for comparison."""
 
-    def __init__(self, admit: AdmitOptions, own: Callable[[], Params]) -> None:
+    def __init__(
+        self,
+        admit: AdmitOptions,
+        own: Callable[[], Params],
+        norms: Mapping[PeerId, float] | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
             admit: which checks are on.
             own: gives the own point, with which neighbours are compared while they are few.
+            norms: those that an earlier process remembered.
         """
         self._admit = admit
         self._own = own
-        self._norms: dict[PeerId, float] = {}
+        self._norms: dict[PeerId, float] = dict(norms or {})
+
+    @property
+    def norms(self) -> Mapping[PeerId, float]:
+        """Of what was admitted last, by sender."""
+        return dict(self._norms)
 
     def inspect(self, command: Inspect, *, updates: bool = False) -> Inspected:
         """Look at a neighbour's parameters before they may be mixed.

@@ -7,13 +7,13 @@ the other two files are written whole or not at all.
 import json
 import logging
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from peer.durable import Appender
 from peer.influence import tabulate, write_influence
 from peer.record import RoundRecord
 from peer.summary import PeerSummary, write_summary
@@ -26,7 +26,6 @@ __all__ = ["EVENTS", "INFLUENCE", "SUMMARY", "Event", "Ledger", "read_events"]
 EVENTS, INFLUENCE, SUMMARY = "events.jsonl", "influence.npz", "summary.json"
 
 VERSION = 1  # of the events' schema: docs/design.md
-MAX_PENDING_BYTES = 16 << 20  # of events that no disk took; further ones are lost
 MAX_LINE_BYTES = 16 << 20  # of one event in a file that is read
 GROWTH = 50  # influence.npz is rewritten when it has grown by one in so many rounds
 
@@ -45,10 +44,23 @@ class Ledger:
         *,
         tell: Callable[[str], None] = _log.warning,
         clock_s: Callable[[], float] = wall_s,
+        records: Sequence[RoundRecord] = (),
     ) -> None:
+        """Open the files.
+
+        Args:
+            directory: of the peer, made where it is not there.
+            tell: hears of a disk that takes nothing more.
+            clock_s: seconds since 1970.
+            records: of the rounds that an earlier process finished. What the files lack of them
+                is written now.
+
+        Raises:
+            ConfigError: the directory cannot be written.
+        """
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._events = _Appender(directory / EVENTS)
+            self._events = Appender(directory / EVENTS)
         except OSError as error:
             reason = error.strerror or error
             raise ConfigError(f"run directory {directory} cannot be written: {reason}") from None
@@ -57,6 +69,20 @@ class Ledger:
         self._records: list[RoundRecord] = []
         self._tabulated = 0  # records in influence.npz
         self._trouble: set[str] = set()  # files that could not be written the last time
+        if records:
+            self._catch_up(records)
+
+    def _catch_up(self, records: Sequence[RoundRecord]) -> None:
+        told = {
+            (event.fields.get("round"), event.fields.get("digest"))
+            for event in read_events(self._directory / EVENTS)
+            if event.name == "round"
+        }
+        for record in records:
+            self._records.append(record)
+            if (record.round_no, record.digest) not in told:
+                self.event("round", **_round_fields(record))
+        self._tabulate()
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +123,10 @@ class Ledger:
         """Write summary.json, and what influence.npz still lacks."""
         self._tabulate()
         self._attempt(SUMMARY, lambda: write_summary(self._directory / SUMMARY, summary))
+
+    def abandon(self) -> None:
+        """Let go of the files, whatever was still to be written."""
+        self._events.close()
 
     def close(self) -> None:
         self._tabulate()
@@ -185,45 +215,6 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
-
-
-class _Appender:
-    """Whole lines at the end of a file. What a full disk did not take waits, in order."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._pending = bytearray()
-        self.num_lost = 0  # events for which there was no room, neither on disk nor here
-        os.ftruncate(self._file, self._end_of_last_line())
-        os.lseek(self._file, 0, os.SEEK_END)
-
-    def _end_of_last_line(self) -> int:
-        """A crash may have torn the last line: what follows the last newline is dropped."""
-        end = os.lseek(self._file, 0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - (1 << 16))
-            newline = os.pread(self._file, end - start, start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-        return 0
-
-    def append(self, line: bytes) -> None:
-        """Write what waits and `line`.
-
-        Raises:
-            OSError: the disk did not take all; the rest waits, unless too much waits already.
-        """
-        if len(self._pending) + len(line) <= MAX_PENDING_BYTES:
-            self._pending += line
-        else:
-            self.num_lost += 1
-        while self._pending:
-            written = os.write(self._file, self._pending)
-            del self._pending[:written]
-
-    def close(self) -> None:
-        os.close(self._file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from peer.effects import (
     Farewell,
     Fetch,
     Happened,
+    Keep,
     Order,
     Question,
     Record,
@@ -27,6 +28,7 @@ from peer.effects import (
     Tell,
     WakeAt,
 )
+from peer.entries import Collected, Finished, Good, Past, mapping, numbers, written
 from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
 from peer.pace import Pace
@@ -69,6 +71,7 @@ class Phase(StrEnum):
     LEFT = "left"
 
 
+KEPT_ROUNDS = 2  # that are served: the newest, and the one before it
 STATE_SLOT = 2  # the receive buffer of a state; 0 and 1 are those of results
 MAX_FAILURES = 3  # of one neighbour's pulls in a round: what never arrives is not asked for ever
 
@@ -102,6 +105,9 @@ class Machine:
         self._plan = plan if plan is not None else FaultPlan()
         self._leaves = self._plan.last_round(me, rounds) < rounds
         self._rounds = self._plan.last_round(me, rounds)
+        self._run = b""  # of the view
+        self._past: Past | None = None  # where an earlier process of this peer was
+        self._published: tuple[Published, ...] = ()  # what is served, oldest first
         self.pace = pace
         self._exchange = exchange
         self._roster = Roster(
@@ -138,10 +144,15 @@ class Machine:
         """The round whose results this COLLECT is for."""
         return self.round_no - self._lag
 
+    def recall(self, past: Past) -> None:
+        """Once the run is there, go on from here; the trainer must be there already."""
+        self._past = past
+
     # -- what the coordinator says -----------------------------------------------------------
 
     def view(self, view: View, now_s: float) -> tuple[Effect, ...]:
         """A newer view. The roster follows it at the next boundary of a round only."""
+        self._run = view.run
         effects: list[Effect] = []
         for name in self._roster.see(view):
             if name in self.neighbours and not self.neighbours[name].gone:
@@ -151,6 +162,9 @@ class Machine:
             # What it sent may be poison: that may be why it was revoked.
             self.neighbours[name].good = self.neighbours[name].pulling = None
         if self.phase is Phase.LOBBY and view.founding:
+            if (past := self._past) is not None:
+                self._past = None
+                return (*effects, *self._resume(past, now_s))
             is_late = self._lag > 0 and self._me not in view.founding
             self._roster.is_late = is_late
             # A late joiner asks for round 1 and is given whatever is newest: it then jumps there.
@@ -345,9 +359,9 @@ class Machine:
             self._record(now_s), digest=done.content.hex(), tensors=_digests(done.snapshot)
         )
         effects: tuple[Effect, ...] = (
-            *(Serve(ref, done.round_no) for ref in (done.snapshot, *done.more)),
-            Record(record),
+            Keep(self._finished(done, record), (*_served(done), Record(record))),
         )
+        self._published = (*self._published, done)[-KEPT_ROUNDS:]
         self._skipped = ()
         if self.round_no >= self._rounds:
             return (*effects, *self._drain(now_s))
@@ -510,7 +524,7 @@ class Machine:
             may_adopt=self._exchange in {Exchange.COMMON, Exchange.RESULTS}
             and not self._roster.relay,
         )
-        return (*effects, *self._enter(Phase.MIX, Order(self._mix)))
+        return (*effects, Keep(self._collected()), *self._enter(Phase.MIX, Order(self._mix)))
 
     def _silence_of(self, neighbour: Neighbour, now_s: float) -> str:
         if math.isinf(neighbour.heard_s):
@@ -569,6 +583,86 @@ class Machine:
     def _life(self, neighbour: Neighbour, now_s: float) -> tuple[Effect, ...]:
         return (Happened("returned", neighbour.name),) if neighbour.heard(now_s) else ()
 
+    # -- the journal ------------------------------------------------------------------------------
+
+    def _collected(self) -> Collected:
+        """What this round mixes, for the journal: a process that goes on mixes the same."""
+        done, of_round = self._yield, self._roster
+        return Collected(
+            run=self._run,
+            round_no=self.round_no,
+            after=self._published[-1].round_no if self._published else 0,
+            mix=self._mix,
+            adjacent=of_round.adjacent,
+            asked=self.asked,
+            used=numbers(done.used),
+            stale=numbers(done.stale),
+            missing=done.missing,
+            skipped=self._skipped,
+            waited_s=self._waited_s,
+            good=self._good(),
+        )
+
+    def _finished(self, done: Published, record: RoundRecord) -> Finished:
+        return Finished(
+            run=self._run,
+            round_no=self.round_no,
+            published=done,
+            before=tuple(p for p in self._published[-1:] if p.memory),  # else no disk has it
+            record=written(record),
+            work_s=self._work_s,
+            good=self._good(),
+        )
+
+    def _good(self) -> tuple[Good, ...]:
+        return tuple(
+            Good(name, held.round_no, held.slot, held.snapshot)
+            for name, neighbour in sorted(self.neighbours.items())
+            if (held := neighbour.good) is not None
+        )
+
+    def _resume(self, past: Past, now_s: float) -> tuple[Effect, ...]:
+        """Go on where an earlier process was: in the middle of a round, or before the next."""
+        finished, collected = past.finished, past.collected
+        newest = collected or finished
+        for good in newest.good if newest is not None else ():
+            self._known(PeerId(good.neighbour)).good = Held(good.round_no, good.snapshot, good.slot)
+        effects: tuple[Effect, ...] = ()
+        if finished is not None:
+            self._published = (*finished.before, finished.published)
+            effects = tuple(serve for done in self._published for serve in _served(done))
+            self.round_no, self._work_s = finished.round_no, finished.work_s
+        if collected is not None:
+            return (*effects, *self._mix_again(collected, now_s))
+        if self.round_no >= self._rounds:
+            self._roster.follow(self.round_no, self._rounds, first=False)
+            for name in self._roster.needed(self._wanted):
+                self._known(name)
+            return (*effects, *self._drain(now_s))
+        return (*effects, *self._begin_round(self.round_no + 1, now_s))
+
+    def _mix_again(self, collected: Collected, now_s: float) -> tuple[Effect, ...]:
+        """Mix what had been collected: the same inputs and streams give the same round."""
+        self._roster.restore(
+            peers=[PeerId(name) for name in collected.mix.roster],
+            adjacent=[PeerId(name) for name in collected.adjacent],
+            relay=collected.mix.relay,
+        )
+        self.round_no = collected.round_no
+        self.asked = tuple(PeerId(name) for name in collected.asked)
+        for name in self.asked:
+            self._known(name).cut = self._cut(name)
+        self._skipped, self._waited_s = collected.skipped, collected.waited_s
+        self._yield = Yield(
+            collected.mix.inputs,
+            mapping(collected.used),
+            mapping(collected.stale),
+            tuple(PeerId(name) for name in collected.missing),
+        )
+        self._began_s = self._round_began_s = self._worked_from_s = now_s
+        self._mix = collected.mix
+        return self._enter(Phase.MIX, Order(self._mix))
+
     # -- DRAIN ------------------------------------------------------------------------------------
 
     def _drain(self, now_s: float) -> tuple[Effect, ...]:
@@ -600,6 +694,10 @@ class Machine:
         if self._leaves:
             return (End(f"left before round {self._rounds + 1}, as the faults say"),)
         return (End("finished"),)
+
+
+def _served(done: Published) -> tuple[Serve, ...]:
+    return tuple(Serve(ref, done.round_no) for ref in (done.snapshot, *done.more))
 
 
 def _digests(snapshot: SnapshotRef) -> dict[str, str]:

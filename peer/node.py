@@ -20,6 +20,7 @@ from peer.effects import (
     Goodbye,
     HangUp,
     Happened,
+    Keep,
     Lobby,
     Members,
     Open,
@@ -34,6 +35,7 @@ from peer.effects import (
     Tell,
     WakeAt,
 )
+from peer.entries import Past
 from peer.faults.plan import FaultPlan
 from peer.faults.table import Fault
 from peer.machine import Machine, Phase
@@ -81,6 +83,8 @@ class Plan:
     alone: bool  # afterwards, train on the own data alone as well
     attack: str = ""  # how this peer harms the others, for studies; empty: it does not
     faults: tuple[Fault, ...] = ()  # of the run: those in rounds are carried out here
+    resume: bool = False  # go on where an earlier process of this peer was
+    force: bool = False  # begin anew, whatever one has left
 
 
 class Node:
@@ -96,6 +100,7 @@ class Node:
         self._trial: Manifest | None = None  # what the trainer was told to prepare, newest
         self._preparing = 0  # orders to prepare that are not answered yet
         self._built: Prepared | None = None  # the answer to the newest of them
+        self._past: Past | None = None
         self._links: dict[PeerId, links.Link] = {}
         self._dialled: dict[PeerId, tuple[str, bytes]] = {}
         self._linked: tuple[View | None, frozenset[PeerId]] = (None, frozenset())  # when dialled
@@ -117,6 +122,11 @@ class Node:
         if self.machine is not None:
             return self.machine.phase.value
         return "prepare" if self._preparing else "join"
+
+    def recall(self, past: Past) -> None:
+        """Go on from there, once the trainer has answered: before that, call this."""
+        if past.finished is not None or past.collected is not None:
+            self._past = past
 
     # -- events --------------------------------------------------------------------------------
 
@@ -322,6 +332,8 @@ class Node:
             exchange=prepared.exchange,
             plan=FaultPlan(self.plan.faults, seed=settings.run.seed),
         )
+        if self._past is not None:
+            self.machine.recall(self._past)
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (
             Started(self._run, settings, prepared, self.plan.attack),
@@ -446,7 +458,7 @@ class Node:
             case Tell(round_no, phase):
                 self._membership.report(round_no, phase, now_s)
                 return (effect,)
-            case Fetch() | Order() | Serve() | Record() | Happened():
+            case Fetch() | Order() | Serve() | Record() | Keep() | Happened():
                 return (effect,)
             case _:
                 assert_never(effect)

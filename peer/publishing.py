@@ -1,18 +1,24 @@
 """What a trainer writes to be served: the parts of a round, and those of the round before."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from peer.exchange import Origin, content_digest, write_contribution
+from peer.durable import step
+from peer.exchange import Origin, content_digest, hold_contribution, write_contribution
+from peer.layout import snapshot_file, snapshot_folder
+from peer.memory import Memory, write_memory
 from peer.mixers.replicated import unpack_state
 from peer.work import Published, SnapshotRef
+from protocol.errors import DataError
 from protocol.params import NOTHING, Params, State, sub
 from protocol.round import Start, Trained
 from protocol.wire.codec import decode_document
+from protocol.wire.fields import as_text
 from protocol.wire.messages import Part, SnapshotManifest
 
-__all__ = ["Shelving", "state_of", "update_of"]
+__all__ = ["Shelving", "remembered", "state_of", "update_of"]
 
 KEPT_ROUNDS = 2  # what the server serves: this one and the one before
 
@@ -20,14 +26,27 @@ KEPT_ROUNDS = 2  # what the server serves: this one and the one before
 class Shelving:
     """The folder of one node's snapshots."""
 
-    def __init__(self, directory: Path) -> None:
-        self._folder = directory / "state" / "snapshots"
+    def __init__(self, directory: Path, *, newest: int = 0) -> None:
+        """Prepare.
+
+        Args:
+            directory: the node's run directory.
+            newest: the round that an earlier process published last; 0 where there was none.
+        """
+        self._directory = directory
         self._rounds: list[list[Path]] = []  # files by round, oldest first
+        self._held: list[list[int]] = []  # descriptors by round: what no disk took
+        before = [number for number in range(newest - KEPT_ROUNDS + 1, newest + 1) if number > 0]
+        for number in before:
+            files = snapshot_folder(directory).glob(f"{number:08d}.*safetensors")
+            self._rounds.append(sorted(files))
 
     def publish(
         self, origin: Origin, shared: Trained | None, more: Sequence[tuple[Part, Trained]] = ()
     ) -> Published:
         """Write what leaves this node, and drop the round before the last.
+
+        Where the disk does not take it, it is served from memory, and `trouble` says why.
 
         Args:
             origin: whose, of which round.
@@ -35,24 +54,71 @@ class Shelving:
             more: other parts of the round.
 
         Raises:
-            OSError: the disk is full.
+            OSError: there is no room in memory either.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
         result = shared if shared is not None else _EMPTY
         files: list[Path] = []
+        held: list[int] = []
         refs: list[SnapshotRef] = []
+        trouble = ""
         for part, trained in ((Part.RESULT, result), *more):
-            kind = "" if part is Part.RESULT else f".{part}"
-            file = self._folder / f"{origin.round_no:08d}{kind}.safetensors"
-            refs.append(write_contribution(file, replace(origin, part=part), trained))
-            files.append(file)
-        self._rounds = [*self._rounds, files][-KEPT_ROUNDS:]
-        kept = {file for round_files in self._rounds for file in round_files}
-        for old in set(self._folder.glob("*.safetensors")) - kept:
-            old.unlink(missing_ok=True)  # an earlier process's too; who reads one has it mapped
+            file = snapshot_file(self._directory, origin.round_no, part)
+            of_part = replace(origin, part=part)
+            try:
+                refs.append(self._written(file, of_part, trained))
+                files.append(file)
+            except DataError as error:
+                trouble = as_text(error.args[0])
+                ref, descriptor = hold_contribution(of_part, trained)
+                refs.append(ref)
+                held.append(descriptor)
+        self._keep(files, held)
         tensors = decode_document(SnapshotManifest, refs[0].manifest).tensors  # digested already
         content = content_digest(tensors)
-        return Published(origin.round_no, refs[0], content, tuple(refs[1:]))
+        return Published(origin.round_no, refs[0], content, tuple(refs[1:]), trouble=trouble)
+
+    def _written(self, file: Path, origin: Origin, trained: Trained) -> SnapshotRef:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or error
+            raise DataError(f"{file.parent} cannot be written: {reason}") from None
+        return write_contribution(file, origin, trained)
+
+    def _keep(self, files: list[Path], held: list[int]) -> None:
+        """Let go of what is older than the last rounds; who reads a file has it mapped."""
+        self._rounds = [*self._rounds, files][-KEPT_ROUNDS:]
+        self._held.append(held)
+        for descriptor in [d for old in self._held[:-KEPT_ROUNDS] for d in old]:
+            os.close(descriptor)
+        self._held = self._held[-KEPT_ROUNDS:]
+        kept = {file for round_files in self._rounds for file in round_files}
+        for old in set(snapshot_folder(self._directory).glob("*.safetensors")) - kept:
+            step("remove", old)
+            old.unlink(missing_ok=True)
+
+
+def remembered(
+    directory: Path, published: Published, memory: Memory, shared: Trained | None, trouble: str = ""
+) -> Published:
+    """Write what the trainer remembers beside what it has published.
+
+    Args:
+        directory: the node's run directory.
+        published: this round's parts. One that no disk took means that nothing is remembered of
+            the round: a process that goes on would have nothing to serve.
+        memory: what to keep.
+        shared: what the published result holds.
+        trouble: what else could not be written.
+    """
+    trouble = published.trouble or trouble
+    if not published.trouble:
+        try:
+            name = write_memory(directory, memory, published=shared)
+            return replace(published, memory=name, trouble=as_text(trouble))
+        except OSError as error:
+            trouble = f"{directory} cannot be written: {error.strerror or error}"
+    return replace(published, trouble=as_text(trouble))
 
 
 _EMPTY = Trained(params=NOTHING, num_examples=0, num_steps=0)

@@ -18,11 +18,12 @@ from peer.device import pick_device
 from peer.evidence import mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
 from peer.inspection import Inspector
+from peer.memory import Memory, read_memory
 from peer.methods import Method, make_method
 from peer.mixers.base import Head
 from peer.mixers.replicated import Replicated
 from peer.models.registry import build_model
-from peer.publishing import Shelving
+from peer.publishing import Shelving, remembered
 from peer.roles import Exchange, exchange_of
 from peer.seeding import EVERYONE, stream_seed
 from peer.settings import Settings
@@ -70,6 +71,7 @@ class _Desk:
     start: Start  # its newest model
     opening: Trained  # what a peer shows before any training
     inspector: Inspector
+    directory: Path
     shelving: Shelving
     num_examples: int = 0  # behind the newest model
     base: bytes = b""  # digest of the model before it
@@ -146,8 +148,13 @@ class RelayTrainer:
             ),
             start=start,
             inspector=Inspector(settings.admit, lambda: self._ready().start.params),
+            directory=Path(command.directory),
             shelving=Shelving(Path(command.directory)),
         )
+        if command.memory:
+            _go_on(
+                self._desk, settings, read_memory(Path(command.directory), command.memory, device)
+            )
         shared = method.mixer.share(opening, model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
@@ -186,10 +193,10 @@ class RelayTrainer:
         return mix_done(command.round_no, mixed, seconds)
 
     def publish(self, command: Publish) -> Published:
-        """Write the newest model as a snapshot like any peer's.
+        """Write the newest model as a snapshot like any peer's, and what is remembered.
 
         Raises:
-            OSError: the disk is full.
+            OSError: there is no room for the snapshot, neither on disk nor in memory.
         """
         desk = self._ready()
         origin = Origin(
@@ -203,12 +210,31 @@ class RelayTrainer:
             num_examples=desk.num_examples,
             num_steps=1,
         )
-        return desk.shelving.publish(origin, desk.method.mixer.share(newest, desk.head))
+        shared = desk.method.mixer.share(newest, desk.head)
+        published = desk.shelving.publish(origin, shared)
+        memory = Memory(
+            round_no=command.round_no,
+            trained=replace(newest, extras=desk.start.extras),
+            states={"common": desk.common.state},
+            norms=desk.inspector.norms,
+            base=desk.base,
+        )
+        return remembered(desk.directory, published, memory, shared)
 
     def _ready(self) -> _Desk:
         if self._desk is None:
             raise LocalProtocolError("the relay was given work before Prepare")
         return self._desk
+
+
+def _go_on(desk: _Desk, settings: Settings, memory: Memory) -> None:
+    """Be where an earlier process was when it had published a round."""
+    trained = memory.trained
+    desk.common.restore(memory.states["common"])
+    desk.start = Start(trained.params, trained.buffers, trained.extras)
+    desk.base, desk.num_examples = memory.base, trained.num_examples
+    desk.inspector = Inspector(settings.admit, lambda: desk.start.params, memory.norms)
+    desk.shelving = Shelving(desk.directory, newest=memory.round_no)
 
 
 def _from_here(contribution: Contribution, start: Start, base: bytes) -> Contribution:

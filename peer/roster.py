@@ -117,6 +117,11 @@ class Roster:
         there = _READY if self._exchange is Exchange.COMMON else _TAKING_PART
         self.relay = min(_names(self._view, Role.RELAY, there), default="")
 
+    def restore(self, *, peers: Sequence[PeerId], adjacent: Sequence[PeerId], relay: str) -> None:
+        """Take the roster of a round that an earlier process was in the middle of."""
+        self.peers = self._base = tuple(peers)
+        self.adjacent, self.relay = tuple(adjacent), relay
+
     def needed(self, round_no: int) -> tuple[PeerId, ...]:
         """Whose part of `round_no` this node needs, sorted."""
         relay = (PeerId(self.relay),) if self.relay else ()

@@ -19,6 +19,7 @@ from peer.data import ShardFacts
 from peer.dataplane.events import (
     Crashed,
     Event,
+    Journalled,
     Misbehaved,
     PeerDone,
     Progressed,
@@ -38,6 +39,7 @@ from peer.effects import (
     Goodbye,
     HangUp,
     Happened,
+    Keep,
     Lobby,
     Members,
     Open,
@@ -50,11 +52,15 @@ from peer.effects import (
     Started,
     Tell,
 )
+from peer.entries import Finished, Past
+from peer.journal import Journal
 from peer.node import Node
 from peer.pulls import Pulls
+from peer.scribe import Scribe
+from peer.takeup import order_from, take_up
 from peer.trainer_process import TrainerProcess
 from peer.watch import now_of
-from peer.work import Command, Prepare, SnapshotRef
+from peer.work import Command, Prepare, Publish, SnapshotRef
 from protocol.clock import Clock
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
@@ -112,6 +118,10 @@ class Runtime:
         self._where: dict[PeerId, tuple[str, bytes]] = {}  # address and key of each neighbour
         self._pulls = Pulls()
         self._trainer: TrainerProcess | None = None
+        self._scribe: Scribe | None = None
+        self._unkept = 0  # finished rounds on their way into the journal
+        self._held: Publish | None = None  # waits for them
+        self._past = Past()  # where an earlier process of this peer was
         self._open = ExitStack()
         self._directory = Path()
         self._doing = Tell(0, "join", 0.0, 0.0)
@@ -132,10 +142,18 @@ class Runtime:
                 self._carry_out(self._node.start(self._now_s()))
                 while self._over is None:
                     self._turn()
+                self._finish_journal()
             except Exception as error:
                 self._break_off(error)
                 raise
         return self._ended(self._over)
+
+    def _finish_journal(self) -> None:
+        """Nothing more will happen: let what waits for the journal be done."""
+        if self._scribe is not None:
+            scribe, self._scribe = self._scribe, None
+            scribe.finish()
+            self._hear_threads()
 
     def _turn(self) -> None:
         """Wait for something to happen, and let the node say what follows."""
@@ -146,7 +164,7 @@ class Runtime:
             elif item is self._coordinator:
                 self._hear_coordinator()
             elif item is self._events.wake:
-                self._hear_data_plane()
+                self._hear_threads()
             elif self._trainer is not None and item == self._trainer.pipe.fileno():
                 self._hear_trainer(self._trainer)
             else:
@@ -202,7 +220,7 @@ class Runtime:
         for reply in replies:
             self._carry_out(self._node.replied(reply, self._now_s()))
 
-    def _hear_data_plane(self) -> None:
+    def _hear_threads(self) -> None:  # noqa: C901 - one line for each kind of event
         for event in self._events.drain():
             now_s = self._now_s()
             match event:
@@ -224,6 +242,8 @@ class Runtime:
                 case Misbehaved(peer, reason):
                     _log.warning("peer=%s broke the protocol: %s", peer, reason)
                     self._display.line(f"{peer} broke the protocol and is not heard: {reason}")
+                case Journalled():
+                    self._journalled(event)
                 case Crashed(thread, error):
                     _log.error("the %s thread ended", thread)
                     raise error
@@ -236,7 +256,7 @@ class Runtime:
         for act in acts:
             self._do(act)
 
-    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912 - one line for each kind of act
+    def _do(self, act: Act) -> None:  # noqa: C901, PLR0912, PLR0915 - one line for each kind of act
         match act:
             case Say(header):
                 self._coordinator.send(header)
@@ -267,6 +287,8 @@ class Runtime:
                 self._chronicle.lobby(act)
             case Record(record):
                 self._chronicle.round(record)
+            case Keep():
+                self._keep(act)
             case Happened():
                 self._chronicle.happened(act)
             case Compared():
@@ -313,16 +335,41 @@ class Runtime:
             )
         )
 
+    def _keep(self, keep: Keep) -> None:
+        if self._scribe is not None:
+            self._unkept += isinstance(keep.entry, Finished)
+            self._scribe.keep(keep)
+
+    def _journalled(self, done: Journalled) -> None:
+        self._unkept -= isinstance(done.keep.entry, Finished)
+        self._chronicle.journalled(done.trouble)
+        self._carry_out(done.keep.then)
+        if self._held is not None and not self._unkept:
+            command, self._held = self._held, None
+            self._order(command)
+
     def _order(self, command: Command) -> None:
-        if isinstance(command, Prepare) and self._trainer is None:
-            self._start_trainer(command)
+        if isinstance(command, Prepare):
+            if self._trainer is None:
+                self._start_trainer(command)
+            command = order_from(command, self._past)
+        if isinstance(command, Publish) and self._unkept:
+            self._held = command  # its files would take the place of what is not served yet
+            return
         if self._trainer is not None:
             self._trainer.order(command)
 
     def _start_trainer(self, prepare: Prepare) -> None:
         """Make the run directory and start the process that will work in it."""
         self._directory = Path(prepare.directory)
-        self._chronicle.open(self._directory, prepare.run)
+        plan = self._node.plan
+        self._past = past = take_up(
+            self._directory, prepare.run, resume=plan.resume, force=plan.force
+        )
+        self._chronicle.open(self._directory, prepare.run, past)
+        self._node.recall(past)
+        journal = Journal(self._directory, past)
+        self._scribe = self._open.enter_context(Scribe(journal, events=self._events))
         log = self._directory / LOG
         self._trainer = self._open.enter_context(TrainerProcess(log, threads=self._threads))
         self._poller.add(self._trainer.pipe.fileno())

@@ -55,6 +55,8 @@ class Asked:
     explicit: Mapping[str, Value]
     attack: Attack | None = None
     faults: tuple[Fault, ...] = ()  # of the run
+    resume: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,11 @@ def run_relay(asked: Asked, display: Display) -> int:
 
 
 def _run(asked: Asked, seat: _Seat, display: Display) -> int:
+    if asked.resume and asked.force:
+        raise ConfigError(
+            "--resume goes on with what is there, --force removes it: both at once cannot be",
+            hint="give one of them",
+        )
     _check_gpu(asked.gpu)
     found = find_join(asked.join, os.environ)
     home = find_home(os.environ)
@@ -159,6 +166,8 @@ def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key
         alone=asked.alone,
         attack=str(asked.attack or ""),
         faults=asked.faults,
+        resume=asked.resume,
+        force=asked.force,
     )
     return Node(plan, membership)
 

@@ -15,10 +15,11 @@ from peer.common import CommonModel
 from peer.evidence import finite, mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
 from peer.inspection import Inspector
+from peer.memory import Memory, read_memory
 from peer.mixers.base import Mixer
 from peer.mixers.replicated import Replicated
 from peer.models.pool import ModelPool
-from peer.publishing import Shelving, state_of, update_of
+from peer.publishing import Shelving, remembered, state_of, update_of
 from peer.roles import exchange_of
 from peer.solvers.base import Progress, Solver
 from peer.work import (
@@ -42,9 +43,9 @@ from peer.work import (
     Train,
     TrainDone,
 )
-from protocol.errors import LocalProtocolError
+from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import Params, State, weighted_mean
+from protocol.params import NO_STATE, Params, State, weighted_mean
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
@@ -74,6 +75,7 @@ class _Learner:
     memory: bytes = b""  # of the aggregator's memory there
     degree: int = 0
     num_rounds: int = 0  # trained so far: the budget of those who train alone
+    unsaved: str = ""  # why the personal model of this round could not be written
 
 
 class Trainer:
@@ -149,6 +151,8 @@ class Trainer:
                 else None
             ),
         )
+        if command.memory:
+            _go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
         shared = mixer.share(initial, bench.model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
@@ -260,15 +264,21 @@ class Trainer:
         params, buffers = served_by(trained)
         if trained.personal is not None:
             served, own_score = "personal", bench.score(params, buffers)
-        bench.save_model(params, buffers, command.round_no, served)
+        learner.unsaved = ""
+        try:
+            bench.save_model(params, buffers, command.round_no, served)
+        except DataError as error:  # the one before stays; the round goes on
+            learner.unsaved = str(error.args[0])
         seconds = time.perf_counter() - began_s
         return Evaluated(command.round_no, mixed_score, trained_score, own_score, served, seconds)
 
     def publish(self, command: Publish) -> Published:
-        """Write the file that is served from now on, and drop the one before the last.
+        """Write what is served from now on and what is remembered; drop the round before the last.
+
+        A full disk ends nothing: the reply says what could not be written.
 
         Raises:
-            OSError: the disk is full.
+            OSError: there is no room for the snapshot, neither on disk nor in memory.
         """
         learner = self._ready()
         if command.round_no != learner.round_no:
@@ -290,6 +300,9 @@ class Trainer:
         if shared is not None and command.update:
             more.append((Part.UPDATE, update_of(learner.start, learner.sent, shared)))
         published = learner.shelving.publish(origin, shared, more)
+        published = remembered(
+            learner.bench.directory, published, _memory(learner), shared, learner.unsaved
+        )
         # Nothing needs where the round began any more: a peer at rest costs one model.
         learner.start = Start(learner.trained.params, learner.trained.buffers)
         return published
@@ -319,6 +332,40 @@ class Trainer:
         if self._learner is None:
             raise LocalProtocolError("the trainer was given work before Prepare")
         return self._learner
+
+
+def _memory(learner: _Learner) -> Memory:
+    """What another process needs to go on after this round."""
+    states = {"mixer": learner.mixer_state, "solver": learner.solver_state}
+    if learner.common is not None:
+        states["common"] = learner.common.state
+    return Memory(
+        round_no=learner.round_no,
+        trained=learner.trained,
+        sent=learner.sent if learner.sent is not learner.trained else None,
+        states=states,
+        norms=learner.inspector.norms,
+        base=learner.base,
+        aggregator=learner.memory,
+        degree=learner.degree,
+        num_rounds=learner.num_rounds,
+    )
+
+
+def _go_on(learner: _Learner, memory: Memory) -> None:
+    """Be where an earlier process was when it had published a round."""
+    admit = learner.bench.settings.admit
+    learner.mixer_state = memory.states.get("mixer", NO_STATE)
+    learner.solver_state = memory.states.get("solver", NO_STATE)
+    if learner.common is not None:
+        learner.common.restore(memory.states["common"])
+    learner.trained, learner.round_no = memory.trained, memory.round_no
+    learner.sent = memory.sent or memory.trained
+    learner.start = Start(memory.trained.params, memory.trained.buffers)
+    learner.base, learner.memory = memory.base, memory.aggregator
+    learner.degree, learner.num_rounds = memory.degree, memory.num_rounds
+    learner.inspector = Inspector(admit, lambda: learner.trained.params, memory.norms)
+    learner.shelving = Shelving(learner.bench.directory, newest=memory.round_no)
 
 
 def _arrive(initial: Trained, others: list[Contribution]) -> Mixed:

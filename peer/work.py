@@ -84,6 +84,8 @@ class Prepare:
     device: Annotated[str, Size(1, 16)]  # cpu, or the number of a GPU
     directory: _Path  # the peer's run directory
     attack: Annotated[str, Size(0, 64)] = ""  # as a person types it; empty: an honest peer
+    # Digest that names the memory of an earlier process to go on from; empty: begin.
+    memory: Annotated[bytes, Size(0, 32)] = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,9 @@ class Published:
     snapshot: SnapshotRef
     content: Digest  # of layout and tensors alone: equal in two runs that learnt the same
     more: Annotated[tuple[SnapshotRef, ...], Size(0, 2)] = ()  # other parts of the same round
+    # Digest that names the file of what the trainer remembers; empty: no disk took it.
+    memory: Annotated[bytes, Size(0, 32)] = b""
+    trouble: Text = ""  # what could not be written in this round, and why
 
 
 @dataclass(frozen=True, slots=True)

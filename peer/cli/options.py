@@ -42,6 +42,16 @@ _OPTIONS = (
     click.option(
         "--threads", type=click.IntRange(1, 1024), help="Threads that compute. [what torch takes]"
     ),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Go on where an earlier process of this node was; where there was none, start.",
+    ),
+    click.option(
+        "--force",
+        is_flag=True,
+        help="Start anew: what an earlier process of this node left in its folder is removed.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="One JSON object a line on stdout."),
 )
 

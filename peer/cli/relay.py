@@ -39,6 +39,8 @@ def relay(
     faults: Path | None,
     threads: int | None,
     patience_s: float,
+    resume: bool,
+    force: bool,
     as_json: bool,
 ) -> int:
     """Collect what the peers trained, aggregate it, and serve the outcome like any peer's.
@@ -61,6 +63,8 @@ def relay(
         patience_s=patience_s,
         explicit=explicit,
         faults=load_faults(faults) if faults is not None else (),
+        resume=resume,
+        force=force,
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_relay(asked, display)

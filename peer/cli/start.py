@@ -69,6 +69,8 @@ def start(
     alone: bool,
     attack: str | None,
     patience_s: float,
+    resume: bool,
+    force: bool,
     as_json: bool,
     **shortcuts: str | None,
 ) -> int:
@@ -93,6 +95,8 @@ def start(
         explicit=explicit,
         attack=Attack.parse(attack) if attack is not None else None,
         faults=load_faults(faults) if faults is not None else (),
+        resume=resume,
+        force=force,
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_peer(asked, display)

@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from peer.durable import step
 from protocol.errors import DataError
 
 __all__ = ["Archive", "Array", "Header", "opened", "replacing", "write_archive"]
@@ -180,13 +181,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         try:
+            step("write", path)
             with draft.open("xb") as file:
                 yield file
                 file.flush()
+                step("sync", path)
                 os.fsync(file.fileno())
+            step("rename", path)
             draft.replace(path)
-        finally:
+        except Exception:
             draft.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
 

@@ -1,13 +1,15 @@
-"""What the data plane's threads tell the node."""
+"""What the threads of the data plane and of the journal tell the node."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from peer.effects import Keep
 from protocol.ids import PeerId
 
 __all__ = [
     "Crashed",
     "Event",
+    "Journalled",
     "Misbehaved",
     "PeerDone",
     "Progressed",
@@ -67,6 +69,14 @@ class PullFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Journalled:
+    """An entry is on the disk, and what waited for it may be done; else `trouble` says why not."""
+
+    keep: Keep
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class Crashed:
     """A thread of the data plane has ended by an error of ours: so must the process."""
 
@@ -74,4 +84,6 @@ class Crashed:
     error: BaseException
 
 
-Event: TypeAlias = PeerDone | Served | Misbehaved | Progressed | Pulled | PullFailed | Crashed
+Event: TypeAlias = (
+    PeerDone | Served | Misbehaved | Progressed | Pulled | PullFailed | Journalled | Crashed
+)

@@ -5,6 +5,7 @@ decides nothing about rounds.
 """
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from peer.effects import (
     Goodbye,
     HangUp,
     Happened,
+    Keep,
     Lobby,
     Members,
     Open,
@@ -31,9 +33,12 @@ from peer.effects import (
     Started,
     Tell,
 )
+from peer.entries import Entry, Past
+from peer.journal import Journal
 from peer.node import Node
 from peer.simulation.engine import Engine, Pending
 from peer.simulation.timing import Timing
+from peer.takeup import order_from, take_up
 from peer.work import (
     AloneDone,
     Command,
@@ -94,7 +99,19 @@ class PeerHost:
         engine: Engine,
         timing: Timing,
         chronicle: Chronicle,
+        sync: bool = False,
     ) -> None:
+        """Put a peer together.
+
+        Args:
+            node: the peer.
+            sign_secret: with which it signs its snapshots.
+            fabric: the world that it lives in.
+            engine: runs its trainer.
+            timing: how long things take.
+            chronicle: what is told of it.
+            sync: have its journal synced to the disk, as a real peer does.
+        """
         self.node = node
         self.me = node.plan.me
         self.over: Over | None = None
@@ -103,12 +120,15 @@ class PeerHost:
         self._engine = engine
         self._timing = timing
         self._chronicle = chronicle
+        self._sync = sync
         self._shelf: Shelf | None = None
         self._view: tuple[Epoch, SignedView] | None = None
         self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, SnapshotRef] = {}  # what this peer serves, by digest
         self._steps = 1  # of one round's training
         self._directory = Path()
+        self._journal: Journal | None = None
+        self._past = Past()  # where an earlier process of this peer was
         self._orders = 0  # under way at the trainer
         self._busy_until_s = 0.0  # the trainer does one thing after another
         self._woken_at_s = float("inf")  # the earliest wake that is on the agenda
@@ -118,6 +138,23 @@ class PeerHost:
     def waits(self) -> bool:
         """Something is to happen here: a wake, or an answer of the trainer."""
         return self.over is not None or self._orders > 0 or self.node.wake_at_s is not None
+
+    def kill(self) -> None:
+        """It is gone between two instants, and has told nobody: its run directory stays as it is.
+
+        A new host with `resume` in its plan goes on from there. A process has another instance and
+        address than the one before it.
+        """
+        self.over = self.over or Over(-signal.SIGKILL, "killed")
+        self._shelf = None
+        self._chronicle.abandon()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._engine.forget(self.me)
 
     # -- what happens ---------------------------------------------------------------------------
 
@@ -187,6 +224,10 @@ class PeerHost:
                 self._chronicle.lobby(act)
             case Record(record):
                 self._chronicle.round(record)
+            case Keep(entry, then):
+                self._keep(entry)
+                for later in then:
+                    self._do(later)
             case Happened():
                 self._chronicle.happened(act)
             case Compared():
@@ -198,7 +239,7 @@ class PeerHost:
             case Over(code, reason):
                 self.over = self.over or act
                 self._chronicle.over(code, reason)
-                self._engine.forget(self.me)
+                self._let_go()
             case _:
                 assert_never(act)
 
@@ -280,14 +321,30 @@ class PeerHost:
         if isinstance(command, Quit):
             return
         if isinstance(command, Prepare):
-            self._directory = Path(command.directory)
-            self._chronicle.open(self._directory, command.run)
+            if self._journal is None:
+                self._begin(command)
+            command = order_from(command, self._past)
         seconds = self._timing.work_s(command, num_steps=self._steps)
         now_s = self._fabric.now_s()
         self._busy_until_s = max(self._busy_until_s, now_s) + seconds
         self._orders += 1
         pending = self._submitted(command)
         self._fabric.later(self._busy_until_s - now_s, lambda: self._answered(pending, seconds))
+
+    def _begin(self, prepare: Prepare) -> None:
+        """Open the run directory, and go on from what is there where that was asked for."""
+        self._directory = Path(prepare.directory)
+        plan = self.node.plan
+        self._past = past = take_up(
+            self._directory, prepare.run, resume=plan.resume, force=plan.force
+        )
+        self._chronicle.open(self._directory, prepare.run, past)
+        self._journal = Journal(self._directory, past, sync=self._sync)
+        self.node.recall(past)
+
+    def _keep(self, entry: Entry) -> None:
+        if self._journal is not None:
+            self._chronicle.journalled(self._journal.write(entry))
 
     def _submitted(self, command: Command) -> Pending:
         try:

@@ -32,7 +32,7 @@ from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option
 from protocol.wire.signing import sign_public
 
-__all__ = ["simulate"]
+__all__ = ["host_of", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ def _play(
     )
     relay = experiment.relay
     for seat in taken:
-        world.add(_host(experiment, directory, seat, world, engine))
+        world.add(host_of(experiment, directory, seat, world, engine))
     if relay is not None:
-        world.add(_host(experiment, directory, relay, world, engine))
+        world.add(host_of(experiment, directory, relay, world, engine))
     board = Board.of(
         [seat.name for seat in taken],
         settings.run.rounds,
@@ -97,13 +97,27 @@ def _play(
     return board
 
 
-def _host(
+def host_of(
     experiment: Experiment,
     directory: RunDirectory,
     seat: Seat | RelayTable,
     world: World,
     engine: Engine,
+    *,
+    start: int = 1,
+    sync: bool = False,
 ) -> PeerHost:
+    """Build a peer, for the first time or again.
+
+    Args:
+        experiment: what is played.
+        directory: of the run.
+        seat: whose turn it is.
+        world: where it will live.
+        engine: runs its trainer.
+        start: which process of this peer it is; from 2 on it goes on from its run directory.
+        sync: sync its journal; a simulation has no need to, as its power never fails.
+    """
     data = seat.data if isinstance(seat, Seat) else None
     facts = shard_facts(data) if data is not None else None
     role = Role.PEER if data is not None else Role.RELAY
@@ -115,8 +129,8 @@ def _host(
         token=world.coordinator.join.token,
         name=me,
         role=role.value,
-        instance=key_of(me, "instance")[:8],
-        address=f"tcp://{me}:1",
+        instance=key_of(me, f"instance {start}")[:8],
+        address=f"tcp://{me}:{start}",
         sign_key=sign_public(key_of(me, "sign")),
         wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
     )
@@ -130,6 +144,7 @@ def _host(
         alone=experiment.alone,
         attack=str(seat.attack or "") if isinstance(seat, Seat) else "",
         faults=experiment.faults,
+        resume=start > 1,
     )
     membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
     return PeerHost(
@@ -139,6 +154,7 @@ def _host(
         engine=engine,
         timing=world.timing,
         chronicle=Chronicle(Silence(), peer=me, facts=facts),
+        sync=sync,
     )
 
 

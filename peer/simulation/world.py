@@ -78,6 +78,10 @@ class World:
             if left := self._playing():
                 raise Stuck(f"nothing is left to happen, and {', '.join(left)} are not over")
 
+    def step(self) -> bool:
+        """Let the next thing happen; False when there is none."""
+        return self._agenda.step()
+
     def _playing(self) -> list[PeerId]:
         return sorted(name for name, host in self._hosts.items() if host.over is None)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from time import monotonic
 
+from peer.influence import read_influence
 from peer.ledger import read_events
 from peer.summary import read_summary
 from tests.integration.peers.village import LOOPBACK, Happening, Process, User, village
@@ -85,8 +86,8 @@ def without_coordinator_for_a_while(
 
 
 def started_again(user: User, dead: Process, *, others: Sequence[Process]) -> Process:
-    """Under its name, in the same folder: it is admitted, and jumps to the others' round."""
-    again = user.peer("c")
+    """Under its name, in the same folder: it goes on, and jumps to the others' round."""
+    again = user.peer("c", *LOOPBACK, "--resume")
     again.wait_for("jump", lambda: any(r["skipped"] for r in again.rounds().values()))
     for other in others:
         wait_for_fresh(other, "c")
@@ -107,9 +108,13 @@ def asked_to_stop(peer: Process, user: User, *, others: Sequence[Process]) -> No
     for other in others:
         other.wait_for_event("left", peer="c")  # by its own word or the coordinator's
     (folder,) = user.cwd.glob("runs/*/c")
-    finished = read_events(folder / "events.jsonl")[-1]
+    events = read_events(folder / "events.jsonl")
+    finished = events[-1]
     assert (finished.name, finished.fields["reason"]) == ("finished", "stopped by SIGTERM")
-    assert read_summary(folder / "summary.json").rounds_finished == len(peer.rounds())
+    rounds = [event.fields["round"] for event in events if event.name == "round"]
+    assert len(rounds) == len(set(rounds)) > len(peer.rounds())  # those before it was killed too
+    assert read_summary(folder / "summary.json").rounds_finished == len(rounds)
+    assert list(read_influence(folder / "influence.npz").rounds) == rounds
 
 
 def interrupted_at_a_terminal(peer: Process) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from peer.effects import Effect, End, Farewell, Fetch, Order, Question, Record, WakeAt
+from peer.effects import Effect, End, Farewell, Fetch, Keep, Order, Question, Record, WakeAt
 from peer.faults.plan import FaultPlan
 from peer.machine import Machine, Phase
 from peer.pace import Pace
@@ -160,8 +160,13 @@ class Stage:
 
     @staticmethod
     def record(effects: Iterable[Effect]) -> RoundRecord:
-        (record,) = (e.record for e in effects if isinstance(e, Record))
+        (record,) = (e.record for e in Stage.then(effects) if isinstance(e, Record))
         return record
+
+    @staticmethod
+    def then(effects: Iterable[Effect]) -> list[Effect]:
+        """What is done once the journal holds the round."""
+        return [later for e in effects if isinstance(e, Keep) for later in e.then]
 
     @staticmethod
     def questions(effects: Iterable[Effect]) -> list[tuple[str, int]]:

@@ -158,7 +158,7 @@ def test_a_relay_serves_until_its_peers_are_done() -> None:
     stage.give("c", 1)
     stage.machine.mixed(MixDone(1, (), (), 0.0), stage.now_s)
     effects = stage.machine.published(Published(1, ref_of("a", 1), bytes(32)), stage.now_s)
-    assert [e.round_no for e in effects if isinstance(e, Serve)] == [1]
+    assert [e.round_no for e in Stage.then(effects) if isinstance(e, Serve)] == [1]
     assert stage.record(effects).trained is None
     assert stage.farewells(effects) == ["b", "c"]
     for name in "bc":

@@ -12,6 +12,7 @@ from peer.effects import (
     Goodbye,
     HangUp,
     Happened,
+    Keep,
     Lobby,
     Members,
     Open,
@@ -199,6 +200,9 @@ class Dweller:
                 self._order(command)
             case Record(record):
                 self.records[record.round_no] = record
+            case Keep(_entry, then):
+                for later in then:
+                    self._do(later)
             case Happened():
                 self.told.append(act)
             case Compared(done):

@@ -1,0 +1,50 @@
+"""Where what lies in a peer's run directory. Names only: no IO, no torch."""
+
+from pathlib import Path
+
+from protocol.wire.messages import Part
+
+__all__ = [
+    "inbox_folder",
+    "journal_folder",
+    "memory_file",
+    "memory_folder",
+    "records_file",
+    "snapshot_file",
+    "snapshot_folder",
+    "state_folder",
+]
+
+
+def state_folder(directory: Path) -> Path:
+    """All that is needed to go on, and nothing that is needed afterwards."""
+    return directory / "state"
+
+
+def snapshot_folder(directory: Path) -> Path:
+    return state_folder(directory) / "snapshots"
+
+
+def snapshot_file(directory: Path, round_no: int, part: Part = Part.RESULT) -> Path:
+    kind = "" if part is Part.RESULT else f".{part}"
+    return snapshot_folder(directory) / f"{round_no:08d}{kind}.safetensors"
+
+
+def inbox_folder(directory: Path) -> Path:
+    return state_folder(directory) / "inbox"
+
+
+def memory_folder(directory: Path) -> Path:
+    return state_folder(directory) / "memory"
+
+
+def memory_file(directory: Path, digest: bytes) -> Path:
+    return memory_folder(directory) / f"{digest.hex()}.safetensors"
+
+
+def journal_folder(directory: Path) -> Path:
+    return state_folder(directory) / "journal"
+
+
+def records_file(directory: Path) -> Path:
+    return state_folder(directory) / "records"

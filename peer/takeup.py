@@ -1,0 +1,76 @@
+"""What a peer does with what it finds in its run directory: go on, refuse, or begin anew.
+
+Nothing is ever overwritten unasked.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from peer.chronicle import run_in
+from peer.entries import Past
+from peer.journal import has_journal, read_past
+from peer.layout import state_folder
+from peer.ledger import EVENTS, INFLUENCE, SUMMARY
+from peer.work import Prepare
+from protocol.errors import ConfigError
+
+__all__ = ["OWN_FILES", "order_from", "take_up"]
+
+MODEL = "model.safetensors"
+OWN_FILES = (EVENTS, INFLUENCE, SUMMARY, MODEL)  # beside the state; the log goes on
+
+
+def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
+    """Say where to begin: where an earlier process was, or at the start.
+
+    Args:
+        directory: the peer's own, there or not.
+        run: the one that is joined.
+        resume: go on; where nothing is there, that is at the start.
+        force: begin anew: what earlier processes of this peer left is removed.
+
+    Raises:
+        ConfigError: there is something, and neither was asked for; it is of another run; it
+            cannot be read, or not removed.
+    """
+    if force:
+        _clear(directory)
+        return Past()
+    before = run_in(directory)
+    if before not in ("", run.hex()):
+        raise ConfigError(
+            f"{directory} holds another run ({before[:8]})",
+            hint="give --out another folder, or --force to remove what is there and start anew",
+        )
+    if not resume and (before or has_journal(directory)):
+        raise ConfigError(
+            f"{directory} holds this run already: {_told(read_past(directory, run))}",
+            hint="give --resume to go on, or --force to remove what is there and start anew",
+        )
+    return read_past(directory, run)
+
+
+def order_from(prepare: Prepare, past: Past) -> Prepare:
+    """The order to prepare, from there on."""
+    finished = past.finished
+    return prepare if finished is None else replace(prepare, memory=finished.published.memory)
+
+
+def _told(past: Past) -> str:
+    if past.finished is None:
+        return "it had begun, and finished no round"
+    return f"its newest finished round is {past.finished.round_no}"
+
+
+def _clear(directory: Path) -> None:
+    try:
+        if state_folder(directory).exists():
+            shutil.rmtree(state_folder(directory))
+        for name in OWN_FILES:
+            (directory / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{directory} cannot be cleared: {error.strerror or error}",
+            hint="give --out another folder",
+        ) from None
