@@ -1,6 +1,7 @@
 """What is told of a run: to the person who watches, and to the run directory. Decides nothing."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from peer.data import ShardFacts
@@ -13,6 +14,7 @@ from peer.record import RoundRecord
 from peer.roles import Role
 from peer.summary import summarise
 from peer.work import Score
+from protocol.clock import wall_s
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
 
@@ -34,7 +36,16 @@ _TOLD = {
 
 
 class Chronicle:
-    def __init__(self, display: Display, *, peer: PeerId, facts: ShardFacts | None) -> None:
+    def __init__(
+        self,
+        display: Display,
+        *,
+        peer: PeerId,
+        facts: ShardFacts | None,
+        clock_s: Callable[[], float] = wall_s,
+    ) -> None:
+        """Tell of one peer; `clock_s` is the seconds since 1970, or those of virtual time."""
+        self._clock_s = clock_s
         self._display = display
         self._peer = peer
         self._role = Role.RELAY if facts is None else Role.PEER
@@ -64,7 +75,9 @@ class Chronicle:
                 hint="move it away, or give --out another folder",
             )
         records = past.records if past is not None else ()
-        self._ledger = Ledger(directory, tell=self._display.line, records=records)
+        self._ledger = Ledger(
+            directory, tell=self._display.line, clock_s=self._clock_s, records=records
+        )
         self._directory = directory
         if records:
             self._resumed_after = records[-1].round_no

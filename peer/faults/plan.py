@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from itertools import count
 
-from peer.faults.table import Fault, Kind
+from peer.faults.table import Fault, Kind, with_ends
 
 __all__ = ["FaultPlan", "draw"]
 
@@ -33,8 +33,8 @@ class FaultPlan:
             seed: the run's.
         """
         self._seed = seed
-        in_rounds = [fault for fault in faults if fault.span.in_rounds]
-        self._partitions = _healed(in_rounds)
+        in_rounds = [fault for fault in with_ends(faults) if fault.span.in_rounds]
+        self._partitions = [fault for fault in in_rounds if fault.kind is Kind.PARTITION]
         self._losses = [fault for fault in in_rounds if fault.kind is Kind.LOSS]
         self._randoms = [fault for fault in in_rounds if fault.kind is Kind.RANDOM]
         self._first = _rounds_of(in_rounds, Kind.JOIN)
@@ -112,9 +112,8 @@ class FaultPlan:
             return why
         if not self.is_member(answerer, round_no):
             return f"left before round {self._left[answerer]}"
-        for fault, first, end in self._partitions:
-            in_force = first <= round_no and (end is None or round_no < end)
-            if in_force and fault.carries(asker, answerer):
+        for fault in self._partitions:
+            if fault.span.has_round(round_no) and fault.carries(asker, answerer):
                 return f"partition in round {round_no}"
         for fault in self._losses:
             if not fault.span.has_round(round_no) or not fault.carries(answerer, asker):
@@ -133,22 +132,6 @@ class FaultPlan:
         """Will the asker never again, from a round to the last, get anything of the answerer?"""
         rounds = range(from_round, last_round + 1)
         return not any(self.waits(asker, answerer, number) for number in rounds)
-
-
-def _healed(faults: Iterable[Fault]) -> list[tuple[Fault, int, int | None]]:
-    """Partitions with their first round and the first after them; the next heal ends each."""
-    faults = list(faults)
-    heals = sorted(f.span.at_round or 0 for f in faults if f.kind is Kind.HEAL)
-    found: list[tuple[Fault, int, int | None]] = []
-    for fault in faults:
-        if fault.kind is not Kind.PARTITION:
-            continue
-        first = fault.span.at_round or 1
-        ends = [number for number in heals if number > first]
-        if fault.span.until_round is not None:
-            ends.append(fault.span.until_round)
-        found.append((fault, first, min(ends, default=None)))
-    return found
 
 
 def _rounds_of(faults: Iterable[Fault], kind: Kind) -> Mapping[str, int]:

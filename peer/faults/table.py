@@ -7,7 +7,7 @@ what each kind does.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,19 @@ from typing import Any
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
 
-__all__ = ["MAX_FAULTS", "RULES", "Fault", "Kind", "KindRule", "Link", "Span", "read_faults"]
+__all__ = [
+    "MAX_FAULTS",
+    "RULES",
+    "Fault",
+    "Kind",
+    "KindRule",
+    "Link",
+    "Span",
+    "check_names",
+    "late_names",
+    "read_faults",
+    "with_ends",
+]
 
 MAX_FAULTS = 1000  # tables of one file
 MAX_NAMES = 10_000  # in one table
@@ -493,3 +505,53 @@ def _suggest(word: str, known: Sequence[str]) -> str:
     close = get_close_matches(word, known, n=3)
     said = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{said}there are: {', '.join(known)}"
+
+
+# -- what ends what -----------------------------------------------------------------------------
+
+_ENDED_BY: Mapping[Kind, Kind] = {
+    Kind.PARTITION: Kind.HEAL,
+    Kind.KILL: Kind.RESTART,
+    Kind.COORDINATOR_DOWN: Kind.COORDINATOR_UP,
+    Kind.RELAY_DOWN: Kind.RELAY_UP,
+}
+
+
+def late_names(faults: Iterable[Fault]) -> tuple[str, ...]:
+    """Who joins at an instant: not there when the run begins, and no founder; sorted."""
+    joins = (f for f in faults if f.kind is Kind.JOIN and not f.span.in_rounds)
+    return tuple(sorted({name for fault in joins for name in fault.peers}))
+
+
+def with_ends(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """The same faults, each that another one ends with that end in its own span.
+
+    Only what is given in the same unit, rounds or seconds, ends it here. A kill of several peers
+    becomes one of each, since each may be started again at another moment.
+    """
+    faults = tuple(faults)
+    found: list[Fault] = []
+    for fault in faults:
+        ender = _ENDED_BY.get(fault.kind)
+        if ender is None:
+            found.append(fault)
+            continue
+        parts = [replace(fault, peers=(name,)) for name in fault.peers] or [fault]
+        enders = [other for other in faults if other.kind is ender]
+        found += [_ended(part, enders) for part in parts]
+    return tuple(found)
+
+
+def _ended(fault: Fault, enders: Sequence[Fault]) -> Fault:
+    span = fault.span
+    fitting = [
+        o.span for o in enders if not o.peers or not fault.peers or fault.peers[0] in o.peers
+    ]
+    if span.at_round is not None:
+        rounds = [s.at_round for s in fitting if s.at_round and s.at_round > span.at_round]
+        end = min([*rounds, *([span.until_round] if span.until_round else [])], default=None)
+        return replace(fault, span=replace(span, until_round=end))
+    start_s = span.at_s or 0.0
+    instants = [s.at_s for s in fitting if s.at_s is not None and s.at_s > start_s]
+    end_s = min([*instants, *([span.until_s] if span.until_s is not None else [])], default=None)
+    return replace(fault, span=replace(span, until_s=end_s))

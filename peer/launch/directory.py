@@ -19,6 +19,7 @@ class RunDirectory:
         self.result = root / "result.json"
         self.log = root / "launch.log"
         self.experiment = root / "experiment.toml"  # a copy of the file, which the peers read
+        self.timing = root / "timing.json"  # what a simulation has measured
         self.curves = root / "curves.png"
         self.influence_map = root / "influence.png"
         self.shards = root / "shards"  # where what is made goes
@@ -46,7 +47,14 @@ class RunDirectory:
             shutil.rmtree(peer / _STATE, ignore_errors=True)
 
     def _own_files(self) -> Iterator[Path]:
-        yield from (self.result, self.log, self.experiment, self.curves, self.influence_map)
+        yield from (
+            self.result,
+            self.log,
+            self.experiment,
+            self.timing,
+            self.curves,
+            self.influence_map,
+        )
         for peer in self.peers:
             yield from (peer / name for name in _OF_A_PEER)
 

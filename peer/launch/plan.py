@@ -9,7 +9,7 @@ from pathlib import Path
 from peer.data.folder import read_folder
 from peer.data.shard import shard_facts
 from peer.experiment import Experiment, LaunchTable, PeerTable, RelayTable
-from peer.faults.table import check_names
+from peer.faults.table import Kind, check_names, late_names
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
 from peer.options.attack import Attack
@@ -20,6 +20,7 @@ from protocol.ids import peer_id
 __all__ = [
     "Seat",
     "coordinator_command",
+    "founder_count",
     "peer_command",
     "peer_environ",
     "relay_command",
@@ -74,12 +75,25 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
     return taken
 
 
+def founder_count(experiment: Experiment, taken: Sequence[Seat]) -> int:
+    """How many the lobby waits for: as the file says, or all who are there from the beginning."""
+    late = late_names(experiment.faults)
+    return experiment.founders or sum(seat.name not in late for seat in taken)
+
+
 def _check_faults(experiment: Experiment, names: Sequence[str]) -> None:
     """Refuse faults and durations of peers that are not there."""
     try:
         check_names(experiment.faults, names)
     except ConfigError as error:
         raise ConfigError(f"{experiment.path}: {error.args[0]}", hint=error.hint) from None
+    for fault in experiment.faults:
+        if fault.kind in {Kind.RELAY_DOWN, Kind.RELAY_UP} and experiment.relay is None:
+            raise ConfigError(
+                f"{experiment.path}: [[fault]] {fault.number} ({fault.kind}) is of a relay, and "
+                "this experiment has none",
+                hint="[relay] gives it one",
+            )
     for name in experiment.timing.peers:
         if name not in names:
             raise ConfigError(

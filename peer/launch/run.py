@@ -17,6 +17,7 @@ from peer.launch.log import LaunchLog
 from peer.launch.plan import (
     Seat,
     coordinator_command,
+    founder_count,
     peer_command,
     peer_environ,
     relay_command,
@@ -91,7 +92,9 @@ def _play(
         hearer = _Hearer(board, display, log, all_lines=consoles.all_lines)
         processes = stack.enter_context(Processes(clock, signals, grace_s=GRACE_S))
         home = directory.home.absolute()
-        processes.start(coordinator_command(experiment, len(taken), os.environ, home))
+        processes.start(
+            coordinator_command(experiment, founder_count(experiment, taken), os.environ, home)
+        )
         until_s = clock.now_s() + COORDINATOR_S
         while not (board.join_string or board.doomed or signals.received):
             hearer.hear(processes.poll(POLL_S))

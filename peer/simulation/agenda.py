@@ -31,6 +31,10 @@ class Agenda:
             raise LocalProtocolError(f"asked for {at_s} s at {self._now_s} s")
         heapq.heappush(self._heap, (at_s, next(self._order), event))
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._heap
+
     def step(self) -> bool:
         """Let the next thing happen; False when there is none."""
         if not self._heap:

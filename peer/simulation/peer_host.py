@@ -35,6 +35,7 @@ from peer.effects import (
 )
 from peer.entries import Entry, Past
 from peer.journal import Journal
+from peer.machine import Phase
 from peer.node import Node
 from peer.simulation.engine import Engine, Pending
 from peer.simulation.timing import Timing
@@ -75,9 +76,20 @@ class Fabric(Protocol):
 
     def later(self, delay_s: float, event: Callable[[], None]) -> None: ...
 
+    def when_awake(self, host: "PeerHost", event: Callable[[], None]) -> None:
+        """Let it happen at this host once it is not frozen, if it still lives then."""
+
     def to_coordinator(self, me: PeerId, header: bytes) -> None: ...
 
     def dial(self, me: PeerId, other: PeerId) -> None: ...
+
+    def opened(self, me: PeerId) -> None:
+        """`me` answers from now on."""
+
+    def began_round(self, me: PeerId, round_no: int) -> None: ...
+
+    def slowness(self, me: PeerId) -> float:
+        """How many times longer than usual its trainer takes now."""
 
     def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
         """Send on `me`'s own connection to `other`."""
@@ -87,6 +99,16 @@ class Fabric(Protocol):
 
     def pull(self, me: PeerId, other: PeerId, digest: bytes, begin: Begin) -> None:
         """Call `begin` when the request has arrived, with what is served; else with the reason."""
+
+    def carry(
+        self,
+        me: PeerId,
+        other: PeerId,
+        num_bytes: int,
+        done: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Bring so many bytes from `other` to `me`, then call one of the two."""
 
 
 class PeerHost:
@@ -115,6 +137,7 @@ class PeerHost:
         self.node = node
         self.me = node.plan.me
         self.over: Over | None = None
+        self.was_killed = False
         self._sign_secret = sign_secret
         self._fabric = fabric
         self._engine = engine
@@ -146,6 +169,7 @@ class PeerHost:
         address than the one before it.
         """
         self.over = self.over or Over(-signal.SIGKILL, "killed")
+        self.was_killed = True
         self._shelf = None
         self._chronicle.abandon()
         self._let_go()
@@ -155,6 +179,11 @@ class PeerHost:
             self._journal.close()
             self._journal = None
         self._engine.forget(self.me)
+
+    @property
+    def is_open(self) -> bool:
+        """Does it answer who connects?"""
+        return self._shelf is not None
 
     # -- what happens ---------------------------------------------------------------------------
 
@@ -168,7 +197,10 @@ class PeerHost:
         at_s = self.node.wake_at_s
         if self.over is None and at_s is not None and at_s < self._woken_at_s:
             self._woken_at_s = at_s
-            self._fabric.later(max(0.0, at_s - self._fabric.now_s()), self._wake)
+            self._later(max(0.0, at_s - self._fabric.now_s()), self._wake)
+
+    def _later(self, delay_s: float, event: Callable[[], None]) -> None:
+        self._fabric.later(delay_s, lambda: self._fabric.when_awake(self, event))
 
     def _wake(self) -> None:
         self._woken_at_s = float("inf")
@@ -209,9 +241,8 @@ class PeerHost:
                     self._shelf.view(epoch, signed)
             case Open(run, schema):
                 self._open(run, schema)
-            case Tell(round_no, phase, fraction, eta_s):
-                if self._shelf is not None:
-                    self._shelf.status(Status(round_no, phase, fraction, eta_s))
+            case Tell():
+                self._tell(act)
             case Serve(snapshot, round_no):
                 self._serve(snapshot, round_no)
             case Fetch():
@@ -247,6 +278,13 @@ class PeerHost:
         self._shelf = Shelf(run=run, name=self.me, schema=schema, sign_secret=self._sign_secret)
         if self._view is not None:
             self._shelf.view(*self._view)
+        self._fabric.opened(self.me)
+
+    def _tell(self, tell: Tell) -> None:
+        if self._shelf is not None:
+            self._shelf.status(Status(tell.round_no, tell.phase, tell.fraction, tell.eta_s))
+        if tell.phase == Phase.COLLECT and tell.fraction == 0.0:
+            self._fabric.began_round(self.me, tell.round_no)
 
     def _started(self, act: Started) -> None:
         recipe = act.settings.recipe
@@ -274,7 +312,7 @@ class PeerHost:
                     self.feed(self.node.peer_done(peer, self._fabric.now_s()))
                 case WakeAt(at_s) if at_s < self._remind_at_s:
                     self._remind_at_s = at_s
-                    self._fabric.later(max(0.0, at_s - self._fabric.now_s()), self._remind)
+                    self._later(max(0.0, at_s - self._fabric.now_s()), self._remind)
                 case WakeAt():
                     pass  # an earlier one is on the agenda, and will ask again
 
@@ -292,8 +330,6 @@ class PeerHost:
         coming = kept.with_suffix(".part")
 
         def begin(body: SnapshotRef | None, reason: str) -> None:
-            if self.over is not None:
-                return
             if body is None:
                 now_s = self._fabric.now_s()
                 self.feed(self.node.pull_failed(fetch.neighbour, reason, now_s))
@@ -302,11 +338,13 @@ class PeerHost:
             coming.unlink(missing_ok=True)
             os.link(body.path, coming)  # the same bytes, once on disk, for as long as we keep them
             snapshot = SnapshotRef(manifest, fetch.digest, str(kept), body.offset)
-            self._fabric.later(self._timing.pull_s(num_bytes), lambda: done(snapshot))
+            self._fabric.carry(self.me, fetch.neighbour, num_bytes, lambda: done(snapshot), failed)
+
+        def failed(reason: str) -> None:
+            coming.unlink(missing_ok=True)
+            self.feed(self.node.pull_failed(fetch.neighbour, reason, self._fabric.now_s()))
 
         def done(snapshot: SnapshotRef) -> None:
-            if self.over is not None:
-                return
             coming.replace(kept)
             now_s = self._fabric.now_s()
             self.feed(self.node.progressed(fetch.neighbour, num_bytes, now_s))
@@ -325,11 +363,12 @@ class PeerHost:
                 self._begin(command)
             command = order_from(command, self._past)
         seconds = self._timing.work_s(command, num_steps=self._steps)
+        seconds *= self._fabric.slowness(self.me)
         now_s = self._fabric.now_s()
         self._busy_until_s = max(self._busy_until_s, now_s) + seconds
         self._orders += 1
         pending = self._submitted(command)
-        self._fabric.later(self._busy_until_s - now_s, lambda: self._answered(pending, seconds))
+        self._later(self._busy_until_s - now_s, lambda: self._answered(pending, seconds))
 
     def _begin(self, prepare: Prepare) -> None:
         """Open the run directory, and go on from what is there where that was asked for."""

@@ -1,32 +1,39 @@
 """A simulation from start to end: as a launch, on virtual time and in one process."""
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from rich.console import Console
 
 from peer.chronicle import Chronicle
 from peer.data import shard_facts
+from peer.data.archive import replacing
 from peer.display import Silence
 from peer.experiment import Experiment, RelayTable
+from peer.faults.table import late_names
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
-from peer.launch.plan import Seat
+from peer.launch.plan import Seat, founder_count
 from peer.launch.report import report
 from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
 from peer.roles import Role
-from peer.settings import typed
+from peer.settings import complete, typed
+from peer.simulation.calibrate import step_seconds
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, InProcess
 from peer.simulation.peer_host import PeerHost
-from peer.simulation.timing import Timing
-from peer.simulation.world import World
+from peer.simulation.timing import TimingTable
+from peer.simulation.world import Script, World
 from peer.start import wishes_of
-from protocol.ids import peer_id
+from peer.work import Prepare, Setting
+from protocol.ids import PeerId, peer_id
 from protocol.manifest import Manifest
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option
@@ -71,19 +78,36 @@ def _play(
     progress: Console,
 ) -> Board:
     settings = experiment.settings
+    late = late_names(experiment.faults)
+    players: dict[PeerId, Seat | RelayTable] = {peer_id(seat.name): seat for seat in taken}
+    if experiment.relay is not None:
+        players[experiment.relay.name] = experiment.relay
+    starts: Counter[PeerId] = Counter()
+    timings = _timings(experiment, directory, taken[0])
+
+    def reborn(name: PeerId) -> PeerHost:
+        starts[name] += 1
+        start = starts[name]
+        return host_of(experiment, directory, players[name], world, engine, start=start)
+
     world = World(
         run_name=experiment.name,
-        founders=experiment.founders or len(taken),
+        founders=founder_count(experiment, taken),
         options=Manifest(experiment.explicit),
         seed=settings.run.seed,
-        timing=Timing(),
+        timing=timings.default,
         relays=0 if experiment.relay is None else 1,
+        timings=timings,
+        script=Script(
+            experiment.faults,
+            reborn,
+            () if experiment.relay is None else (experiment.relay.name,),
+        ),
     )
     relay = experiment.relay
-    for seat in taken:
-        world.add(host_of(experiment, directory, seat, world, engine))
-    if relay is not None:
-        world.add(host_of(experiment, directory, relay, world, engine))
+    for name in players:
+        if name not in late:
+            world.add(reborn(name))
     board = Board.of(
         [seat.name for seat in taken],
         settings.run.rounds,
@@ -92,7 +116,7 @@ def _play(
     with one_thread(), progress.status("simulating") as status:
         world.run(lambda: status.update(_progress_text(world)))
     for name, host in world.hosts.items():
-        if host.over is not None and host.over.code:
+        if host.over is not None and host.over.code and not host.was_killed:
             board.failures.append(Failure(name, host.over.code, host.over.reason))
     return board
 
@@ -152,10 +176,33 @@ def host_of(
         sign_secret=key_of(me, "sign"),
         fabric=world,
         engine=engine,
-        timing=world.timing,
-        chronicle=Chronicle(Silence(), peer=me, facts=facts),
+        timing=world.timings.of(me),
+        chronicle=Chronicle(Silence(), peer=me, facts=facts, clock_s=world.now_s),
         sync=sync,
     )
+
+
+def _timings(experiment: Experiment, directory: RunDirectory, seat: Seat) -> TimingTable:
+    """The durations of the file; with `calibrate`, a step's is measured, and written down."""
+    table = experiment.timing
+    if not table.calibrate:
+        return table
+    facts = shard_facts(seat.data)
+    settings = complete({**experiment.explicit, **wishes_of(experiment.consent, facts)})
+    with one_thread(), TemporaryDirectory() as scratch:
+        prepare = Prepare(
+            peer=seat.name,
+            role=Role.PEER,
+            run=bytes(16),
+            settings=tuple(Setting(key, value) for key, value in sorted(settings.items())),
+            data=str(seat.data.absolute()),
+            device="cpu" if seat.gpu == "cpu" else seat.gpu,
+            directory=scratch,
+        )
+        table = table.with_step_s(step_seconds(prepare))
+    with replacing(directory.timing) as file:
+        file.write(json.dumps(asdict(table.default), indent=1).encode() + b"\n")
+    return table
 
 
 def _progress_text(world: World) -> str:

@@ -5,24 +5,41 @@ nothing is left to happen and a peer is not over, and after any event that leave
 nothing to wait for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from peer.faults.table import Fault, Kind
 from peer.simulation.agenda import Agenda
 from peer.simulation.coordinator_host import CoordinatorHost
 from peer.simulation.peer_host import Begin, PeerHost
-from peer.simulation.timing import Timing
+from peer.simulation.timing import Timing, TimingTable
+from peer.simulation.trouble import Moment, Trouble
 from protocol.errors import KinfolkError
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
 
-__all__ = ["Stuck", "World"]
+__all__ = ["Script", "Stuck", "World"]
 
 
+_STARTED_AGAIN = {Kind.KILL, Kind.RELAY_DOWN}  # when they end
+_STARTS = {Kind.JOIN, Kind.RESTART, Kind.RELAY_UP}  # when they begin
 EVENTS_BETWEEN_SHOWS = 500
+RETRY_S = 1.0  # between two attempts to connect, or to go on with a pull
+GIVE_UP_S = 60.0  # on a pull of which nothing comes, as a real puller does
 
 
 class Stuck(KinfolkError):  # noqa: N818 - what it is, not what was raised
     """Somebody waits for something that nobody will ever do: a bug of a machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What goes wrong in a world, and what it needs for that."""
+
+    faults: tuple[Fault, ...] = ()
+    reborn: Callable[[PeerId], PeerHost] | None = None  # makes a host that starts late, or again
+    relays: tuple[PeerId, ...] = ()  # names of all relays
 
 
 class World:
@@ -37,10 +54,37 @@ class World:
         seed: int,
         timing: Timing,
         relays: int = 0,
+        timings: TimingTable | None = None,
+        script: "Script | None" = None,
     ) -> None:
+        """Make an empty world with a coordinator.
+
+        Args:
+            run_name: of the run.
+            founders: peers that the lobby waits for.
+            options: pinned lines of the manifest.
+            seed: of the run.
+            timing: durations, of every peer that `timings` does not name.
+            timings: durations peer by peer; None: `timing` for all.
+            relays: how many relays the lobby waits for.
+            script: what goes wrong; None: nothing.
+        """
         self._agenda = Agenda()
         self.timing = timing
+        self.timings = timings if timings is not None else TimingTable(default=timing)
         self._hosts: dict[PeerId, PeerHost] = {}
+        script = script if script is not None else Script()
+        self._trouble = Trouble(script.faults, seed=seed)
+        self._reborn = script.reborn
+        self._relays = script.relays
+        self._rounds: dict[str, int] = {}  # that each peer has begun, its newest
+        self._reached = 0  # the newest round that anybody has begun
+        self._done: set[tuple[int, str, str]] = set()  # deeds in rounds: table, peer, what
+        self._to_come = 0  # hosts that will start later
+        self._frozen: dict[PeerId, list[Callable[[], None]]] = {}  # what waits for each to thaw
+        self._will_thaw: set[PeerId] = set()  # of these, whom an instant is to wake
+        self._dialled: dict[tuple[PeerId, PeerId], bool] = {}  # is it connected?
+        self._arrivals: dict[tuple[str, str], float] = {}  # last on each way: none overtakes
         self.coordinator = CoordinatorHost(
             run_name=run_name,
             founders=founders,
@@ -68,14 +112,14 @@ class World:
         Raises:
             Stuck: a peer waits for nothing, or nothing is left to happen.
         """
-        while self._playing():
+        while self._is_playing():
             for _ in range(EVENTS_BETWEEN_SHOWS):
-                if not self._agenda.step():
+                if not self._is_playing() or not self._agenda.step():
                     break
             else:
                 show()
                 continue
-            if left := self._playing():
+            if self._agenda.is_empty and (left := self._playing()):
                 raise Stuck(f"nothing is left to happen, and {', '.join(left)} are not over")
 
     def step(self) -> bool:
@@ -83,7 +127,16 @@ class World:
         return self._agenda.step()
 
     def _playing(self) -> list[PeerId]:
-        return sorted(name for name, host in self._hosts.items() if host.over is None)
+        return sorted(n for n, host in self._hosts.items() if host.over is None and self._moves(n))
+
+    def _is_playing(self) -> bool:
+        return self._to_come > 0 or any(
+            host.over is None and self._moves(name) for name, host in self._hosts.items()
+        )
+
+    def _moves(self, name: PeerId) -> bool:
+        """It is not frozen, or it will thaw."""
+        return name not in self._frozen or name in self._will_thaw
 
     # -- what hosts may do ------------------------------------------------------------------------
 
@@ -93,57 +146,293 @@ class World:
     def later(self, delay_s: float, event: Callable[[], None]) -> None:
         self._agenda.at(self._agenda.now_s() + delay_s, event)
 
+    def when_awake(self, host: PeerHost, event: Callable[[], None]) -> None:
+        """Let something happen at a host if it lives: now, or when it is no longer frozen."""
+        if self._hosts.get(host.me) is not host or host.over is not None:
+            return
+        if host.me in self._frozen:
+            self._frozen[host.me].append(lambda: self.when_awake(host, event))
+            return
+        event()
+        if not host.waits:
+            raise Stuck(
+                f"{host.me} waits for nothing at {self.now_s():.3f} s, phase {host.node.phase}"
+            )
+
     def to_coordinator(self, me: PeerId, header: bytes) -> None:
-        self._send(lambda: self.coordinator.receive(me, header))
+        self.later(self.timing.latency_s, lambda: self.coordinator.receive(me, header))
+
+    def opened(self, me: PeerId) -> None:
+        """`me` answers from now on: whoever has dialled it gets through."""
+        for asker, answerer in [way for way, up in self._dialled.items() if not up]:
+            if answerer == me:
+                self._connect(asker, answerer)
 
     def dial(self, me: PeerId, other: PeerId) -> None:
-        def connected() -> None:
-            if other in self._hosts and self._hosts[other].over is None:
-                self._tell(
-                    me, lambda host: host.feed(host.node.link_connected(other, self.now_s()))
-                )
-
-        self._send(connected)
+        self._dialled[me, other] = False
+        self._connect(me, other)
 
     def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
-        self._send(lambda: self._tell(other, lambda host: host.asked(me, header)))
+        self._send(me, other, header, lambda host, heard: host.asked(me, heard))
 
     def answer(self, me: PeerId, asker: PeerId, header: bytes) -> None:
-        def said(host: PeerHost) -> None:
-            host.feed(host.node.link_said(me, header, self.now_s()))
+        def said(host: PeerHost, heard: bytes) -> None:
+            host.feed(host.node.link_said(me, heard, self.now_s()))
 
-        self._send(lambda: self._tell(asker, said))
+        self._send(me, asker, header, said)
 
     def pull(self, me: PeerId, other: PeerId, digest: bytes, begin: Begin) -> None:
+        puller, until_s = self._hosts.get(me), self.now_s() + GIVE_UP_S
+
         def arrived() -> None:
+            if self._trouble.is_cut(me, other, self._moment()) or other in self._frozen:
+                if self.now_s() < until_s:
+                    self.later(RETRY_S, arrived)
+                else:
+                    self._begin(puller, begin, f"nothing came for {GIVE_UP_S:.0f} s")
+                return
             host = self._hosts.get(other)
             served = host.body_of(digest) if host is not None and host.over is None else None
-            begin(served, "" if served is not None else "it is served no longer")
+            if puller is not None:
+                reason = "" if served is not None else "it is served no longer"
+                self.when_awake(puller, lambda: begin(served, reason))
 
-        self._send(arrived)
+        self.later(self._latency_s(me, other), arrived)
+
+    def _begin(self, puller: PeerHost | None, begin: Begin, reason: str) -> None:
+        if puller is not None:
+            self.when_awake(puller, lambda: begin(None, reason))
+
+    def carry(
+        self,
+        me: PeerId,
+        other: PeerId,
+        num_bytes: int,
+        done: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Bring the bytes of a pull from `other` to `me`, then call one of the two."""
+        puller, giver = self._hosts[me], self._hosts.get(other)
+        mb_s = self.timings.between(me, other)[1]
+        seconds = self._trouble.pull_s(other, me, num_bytes, mb_s, self._moment())
+        until_s = self.now_s() + seconds + GIVE_UP_S
+
+        def arrived() -> None:
+            if giver is not self._hosts.get(other) or (giver is not None and giver.was_killed):
+                self.when_awake(puller, lambda: failed("the connection broke"))
+            elif self._trouble.is_cut(other, me, self._moment()) or other in self._frozen:
+                if self.now_s() < until_s:
+                    self.later(RETRY_S, arrived)
+                else:
+                    self.when_awake(puller, lambda: failed(f"nothing came for {GIVE_UP_S:.0f} s"))
+            elif self._trouble.is_spoilt(other, me, num_bytes, self._moment()):
+                self.when_awake(puller, lambda: failed("a digest differs: changed on its way"))
+            else:
+                self.when_awake(puller, done)
+
+        self.later(seconds, arrived)
+
+    def slowness(self, me: PeerId) -> float:
+        return self._trouble.slowness(me, self._moment())
+
+    def began_round(self, me: PeerId, round_no: int) -> None:
+        """`me` collects for this round: what is given in rounds befalls it now."""
+        self._rounds[me] = round_no
+        if self._trouble.began_s is None and round_no >= 1:
+            self._trouble.began_s = self.now_s()
+            self._schedule()
+        self._reached = max(self._reached, round_no)
+        self._do_in_rounds(me, round_no)
 
     # -- ways -----------------------------------------------------------------------------------
 
-    def _send(self, event: Callable[[], None]) -> None:
-        self.later(self.timing.latency_s, event)
+    def _moment(self) -> Moment:
+        return Moment(self.now_s(), lambda name: self._rounds.get(name, 0))
+
+    def _latency_s(self, sender: str, receiver: str) -> float:
+        extra_s = self._trouble.extra_s(sender, receiver, self._moment())
+        return self.timings.between(sender, receiver)[0] + extra_s
+
+    def _send(
+        self,
+        sender: PeerId,
+        receiver: PeerId,
+        header: bytes,
+        deliver: Callable[[PeerHost, bytes], None],
+    ) -> None:
+        """Send a message; none overtakes an earlier one, for a connection keeps their order."""
+        trouble, moment = self._trouble, self._moment()
+        if trouble.is_lost(sender, receiver, moment):
+            return
+        heard = trouble.changed(sender, receiver, header, moment)
+        at_s = self.now_s() + self._latency_s(sender, receiver)
+        at_s = max(at_s, self._arrivals.get((sender, receiver), 0.0))
+        self._arrivals[sender, receiver] = at_s
+
+        def arrived() -> None:
+            if not self._trouble.is_cut(sender, receiver, self._moment()):
+                self._tell(receiver, lambda host: deliver(host, heard))
+
+        self._agenda.at(at_s, arrived)
+
+    def _connect(self, me: PeerId, other: PeerId) -> None:
+        def arrived() -> None:
+            host = self._hosts.get(other)
+            if self._dialled.get((me, other)) is not False:
+                return
+            if host is None or host.over is not None or not host.is_open:
+                return  # it says when it is
+            if self._trouble.is_cut(me, other, self._moment()):
+                self.later(RETRY_S, arrived)
+                return
+            self._dialled[me, other] = True
+            self._tell(me, lambda host: host.feed(host.node.link_connected(other, self.now_s())))
+
+        self.later(self._latency_s(me, other), arrived)
 
     def _tell(self, name: PeerId, event: Callable[[PeerHost], None]) -> None:
         host = self._hosts.get(name)
-        if host is None or host.over is not None:
-            return
-        event(host)
-        if not host.waits:
-            raise Stuck(
-                f"{name} waits for nothing at {self.now_s():.3f} s, phase {host.node.phase}"
-            )
+        if host is not None:
+            self.when_awake(host, lambda: event(host))
+
+    # -- the coordinator --------------------------------------------------------------------------
 
     def _connect_coordinator(self, host: PeerHost) -> None:
         if self.coordinator.is_up:
             self._tell(host.me, lambda h: h.feed(h.node.coordinator_connected(self.now_s())))
 
     def _from_coordinator(self, name: PeerId, header: bytes) -> None:
-        self._send(
-            lambda: self._tell(
-                name, lambda h: h.feed(h.node.coordinator_said(header, self.now_s()))
+        def arrived() -> None:
+            self._tell(name, lambda h: h.feed(h.node.coordinator_said(header, self.now_s())))
+
+        self.later(self.timing.latency_s, arrived)
+
+    def _stop_coordinator(self) -> None:
+        if not self.coordinator.is_up:
+            return
+        self.coordinator.stop()
+        reason = "the connection is refused or broke"
+        for name in self._playing():
+            self._tell(
+                name, lambda h: h.feed(h.node.coordinator_disconnected(reason, self.now_s()))
             )
-        )
+
+    def _start_coordinator(self) -> None:
+        if self.coordinator.is_up:
+            return
+        self.coordinator.start()
+        for name in self._playing():
+            host = self._hosts[name]
+            self.later(self.timing.latency_s, lambda host=host: self._connect_coordinator(host))  # type: ignore[misc]
+
+    # -- faults that something is to be done for ---------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Round 1 has begun: put what is given in seconds on the agenda."""
+        for fault in self._trouble.deeds:
+            span, names = fault.span, self._whom(fault)
+            if span.at_s is None:
+                continue
+            self._to_come += len(names) if fault.kind in _STARTS else 0
+            self.later(span.at_s, partial(self._begin_fault, fault, names))
+            if span.until_s is not None:
+                self._to_come += len(names) if fault.kind in _STARTED_AGAIN else 0
+                self.later(span.until_s, partial(self._end_fault, fault, names))
+
+    def _do_in_rounds(self, me: PeerId, round_no: int) -> None:
+        """Begin what befalls this peer in its new round; end what lasted until anybody's."""
+        for fault in self._trouble.deeds:
+            span, names = fault.span, self._whom(fault)
+            if span.at_round is None:
+                continue
+            is_own = bool(names) and fault.kind not in _STARTS
+            is_due = span.has_round(round_no) and (not is_own or me in names)
+            if is_due and self._once(fault, me if is_own else "", "begin"):
+                whom = (me,) if is_own else names
+                self.later(0.0, partial(self._begin_fault, fault, whom))
+            end = span.until_round
+            if end is not None and round_no >= end and self._once(fault, "", "end"):
+                self._to_come += len(names) if fault.kind in _STARTED_AGAIN else 0
+                self.later(0.0, partial(self._end_fault, fault, names))
+
+    def _whom(self, fault: Fault) -> tuple[PeerId, ...]:
+        of_relays = fault.kind in {Kind.RELAY_DOWN, Kind.RELAY_UP}
+        return fault.peers or (self._relays if of_relays else ())
+
+    def _once(self, fault: Fault, name: str, what: str) -> bool:
+        key = (fault.number, name, what)
+        is_first = key not in self._done
+        self._done.add(key)
+        return is_first
+
+    def _begin_fault(self, fault: Fault, names: Sequence[PeerId]) -> None:
+        if fault.kind is Kind.COORDINATOR_DOWN:
+            self._stop_coordinator()
+        elif fault.kind is Kind.COORDINATOR_UP:
+            self._start_coordinator()
+        for name in names:
+            self._befall(fault, name)
+
+    def _befall(self, fault: Fault, name: PeerId) -> None:
+        match fault.kind:
+            case Kind.KILL | Kind.RELAY_DOWN:
+                self._kill(name)
+            case Kind.RELAY_UP:
+                self._to_come += 1 if fault.span.in_rounds else 0
+                self._start(name)
+            case Kind.RESTART:
+                self._kill(name)
+                self._to_come += 1 if fault.span.in_rounds else 0
+                self._start(name)
+            case Kind.JOIN:
+                self._start(name)
+            case Kind.LEAVE:
+                reason = "left, as the faults say"
+                self._tell(name, lambda h: h.feed(h.node.stop(reason, self.now_s())))
+            case Kind.FREEZE if name in self._hosts and self._hosts[name].over is None:
+                self._frozen.setdefault(name, [])
+                if fault.span.until_s is not None:
+                    self._will_thaw.add(name)
+            case _:
+                pass  # it is over already, or nothing of a peer's
+
+    def _end_fault(self, fault: Fault, names: Sequence[PeerId]) -> None:
+        if fault.kind is Kind.COORDINATOR_DOWN:
+            self._start_coordinator()
+        for name in names:
+            if fault.kind in _STARTED_AGAIN:
+                self._start(name)
+            elif fault.kind is Kind.FREEZE:
+                self._thaw(name)
+
+    def _kill(self, name: PeerId) -> None:
+        """It is gone between two instants; whoever was connected notices."""
+        host = self._hosts.get(name)
+        self._frozen.pop(name, None)
+        if host is None or host.over is not None:
+            return
+        host.kill()
+        before, self._dialled = self._dialled, {}
+        for (asker, answerer), is_up in before.items():
+            if name not in (asker, answerer):
+                self._dialled[asker, answerer] = is_up
+            elif answerer == name and is_up:  # nothing is at that address any more
+                self._tell(asker, lambda h: h.feed(h.node.link_disconnected(name, self.now_s())))
+
+    def _start(self, name: PeerId) -> None:
+        """Start a peer that was killed, or is late; not where all others have finished."""
+        self._to_come -= 1
+        old = self._hosts.get(name)
+        if old is not None and not old.was_killed:
+            return
+        apart = {name, *self._relays}
+        others = [host for other, host in self._hosts.items() if other not in apart]
+        finished = [h for h in others if h.over is not None and not h.was_killed]
+        if len(finished) == len(others) or self._reborn is None:
+            return
+        self.add(self._reborn(name))
+
+    def _thaw(self, name: PeerId) -> None:
+        self._will_thaw.discard(name)
+        for event in self._frozen.pop(name, []):
+            event()
