@@ -2,6 +2,7 @@
 
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -35,8 +36,8 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def cases() -> list[object]:
-    made = []
+def cases() -> list[Any]:
+    made: list[Any] = []
     for preset in PRESETS:
         marks = [] if preset in QUICK else [pytest.mark.long]
         has_part = read(expand(preset, {})).aggregator.name != "none"
