@@ -70,6 +70,7 @@ class LaunchTable:
     threads: int = 0  # of each peer; 0 is the number of cores by that of peers
     gpu: str = "0"  # for every peer: cpu, or a number
     keep_state: bool = False  # leave snapshots and receive buffers behind
+    restart: int = 0  # how often a node that dies by itself is started again
     log: str = "info"  # into each peer's peer.log
 
 
@@ -138,7 +139,9 @@ def _experiment(
         peers=peers,
         relay=_relay(tables, settings, peers),
         alone=_take(compare, "compare.alone", _flag, default=False),
-        launch=_launch(_table(tables, "launch", ("threads", "gpu", "keep_state", "log"))),
+        launch=_launch(
+            _table(tables, "launch", ("threads", "gpu", "keep_state", "restart", "log"))
+        ),
         faults=read_faults(tables.get("fault", [])),
         timing=read_timing(tables.get("timing", {})),
     )
@@ -248,6 +251,7 @@ def _launch(table: Mapping[str, object]) -> LaunchTable:
         threads=_take(table, "launch.threads", _whole(0, 1024), default=0),
         gpu=_take(table, "launch.gpu", _gpu, default="0"),
         keep_state=_take(table, "launch.keep_state", _flag, default=False),
+        restart=_take(table, "launch.restart", _whole(0, 1000), default=0),
         log=_take(table, "launch.log", _one_of("warning", "info", "debug"), default="info"),
     )
 

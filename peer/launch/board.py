@@ -49,18 +49,38 @@ class Board:
     join_string: str = ""  # the coordinator's first line
     failures: list[Failure] = field(default_factory=list)
     begun: bool = False  # a peer has left the lobby: the roster is fixed
+    restarts: int = 0  # of each node that dies by itself
     closing: bool = False  # everybody has been asked to end: no end is a failure any more
+    to_start: list[str] = field(default_factory=list)  # again; whoever does it empties the list
+    _excused: set[str] = field(default_factory=set)  # whose end is the faults' doing
+    _restarted: dict[str, int] = field(default_factory=dict)
     _errors: dict[str, deque[str]] = field(default_factory=dict)  # by name: lines on stderr
 
     @classmethod
-    def of(cls, names: Sequence[str], rounds: int, *, relay: str | None = None) -> "Board":
+    def of(
+        cls, names: Sequence[str], rounds: int, *, relay: str | None = None, restarts: int = 0
+    ) -> "Board":
         peers = {name: PeerState(name) for name in names}
         relays = {} if relay is None else {relay: PeerState(relay, Role.RELAY)}
-        return cls({**peers, **relays}, rounds)
+        return cls({**peers, **relays}, rounds, restarts=restarts)
 
     @property
     def all_ended(self) -> bool:
         return all(peer.code is not None for peer in self.peers.values())
+
+    def excuse(self, name: str) -> None:
+        """Its end will be a fault's doing, and nobody's failure."""
+        self._excused.add(name)
+
+    def started(self, name: str) -> None:
+        """It runs, for the first time or again."""
+        self._excused.discard(name)
+        if (peer := self.peers.get(name)) is not None:
+            peer.code, peer.phase, peer.fraction = None, "starting", 0.0
+
+    @property
+    def rounds_reached(self) -> Mapping[str, int]:
+        return {name: peer.round_no for name, peer in self.peers.items()}
 
     @property
     def doomed(self) -> bool:
@@ -93,12 +113,27 @@ class Board:
         if peer is not None:
             peer.code, peer.waiting_for = ended.code, ()
             peer.phase = "stopped" if self.closing else "done" if ended.code == 0 else "failed"
+        if ended.name in self._excused and not self.closing:
+            if peer is not None:
+                peer.phase = "killed"
+            return None
         if self.closing or (peer is not None and ended.code == 0 and self.begun):
             return None
         words = self._last_words(ended)
+        if self._may_restart(ended):
+            self.to_start.append(ended.name)
+            return f"{ended.name} has died and is started again: {words}"
         if peer is not None or not self.begun:  # once the run has begun, no peer needs it
             self.failures.append(Failure(ended.name, ended.code or 1, words))
         return f"{ended.name} has failed: {words}"
+
+    def _may_restart(self, ended: Ended) -> bool:
+        """Another try may help, but for what the operator must change."""
+        done = self._restarted.get(ended.name, 0)
+        if ended.code in {0, 2} or done >= self.restarts:
+            return False
+        self._restarted[ended.name] = done + 1
+        return True
 
     def _take(self, peer: PeerState, event: Mapping[str, object]) -> str | None:
         match event.get("event"):

@@ -40,6 +40,8 @@ _DOING = {
     "alone": "training alone",
     "done": "done",
     "failed": "failed",
+    "killed": "killed by a fault",
+    "away": "not here yet",
 }
 _DOING_AS_RELAY = {**_DOING, "mix": "aggregating"}
 _STYLES = {"done": "green", "failed": "bold red", "collect": "yellow"}

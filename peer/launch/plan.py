@@ -31,6 +31,7 @@ __all__ = [
 LOOPBACK = "127.0.0.1:0"
 COPY = "experiment.toml"  # of the experiment file, in the run directory
 RESERVED = (COORDINATOR, "shards")  # names in the run directory that are no peer's
+_RESUME = ["--resume"]  # as the same node, at the round where it was
 _VERBOSITY: Mapping[str, tuple[str, ...]] = {"warning": (), "info": ("-v",), "debug": ("-vv",)}
 
 
@@ -126,9 +127,15 @@ def thread_count(launch: LaunchTable, num_peers: int) -> int:
 
 
 def coordinator_command(
-    experiment: Experiment, num_peers: int, environ: Mapping[str, str], home: Path
+    experiment: Experiment,
+    num_peers: int,
+    environ: Mapping[str, str],
+    home: Path,
+    *,
+    again: bool = False,
 ) -> Command:
-    argv = [sys.executable, "-m", "coordinator", "start", "--bind", LOOPBACK]
+    """Say how the coordinator is started; `again`, where it was: its book knows the port."""
+    argv = [sys.executable, "-m", "coordinator", "start", *([] if again else ["--bind", LOOPBACK])]
     argv += ["--run", experiment.name, "--founders", str(experiment.founders or num_peers)]
     argv += ["--relays", "0" if experiment.relay is None else "1"]
     for key, value in experiment.explicit.items():
@@ -143,12 +150,16 @@ def peer_command(
     out: Path,
     threads: int,
     environ: Mapping[str, str],
+    again: bool = False,
 ) -> Command:
-    """Say how a peer is started; its token travels in the environment, which `ps` does not show."""
+    """Say how a peer is started, for the first time or again.
+
+    Its token travels in the environment, which `ps` does not show.
+    """
     own = ["--data", str(seat.data), *(["--alone"] if experiment.alone else [])]
     own += ["--attack", str(seat.attack)] if seat.attack is not None else []
     argv = [*_node("start"), *own, *_shared(experiment, seat, out=out, threads=threads)]
-    return Command(seat.name, argv, environ)
+    return Command(seat.name, argv + _RESUME * again, environ)
 
 
 def relay_command(
@@ -158,10 +169,11 @@ def relay_command(
     out: Path,
     threads: int,
     environ: Mapping[str, str],
+    again: bool = False,
 ) -> Command:
     """Say how the relay is started: as a peer, without data."""
     argv = [*_node("relay"), *_shared(experiment, relay, out=out, threads=threads)]
-    return Command(relay.name, argv, environ)
+    return Command(relay.name, argv + _RESUME * again, environ)
 
 
 def _node(command: str) -> list[str]:

@@ -16,6 +16,8 @@ from protocol.errors import OperatorError
 
 __all__ = ["report"]
 
+_GONE = {"killed", "away"}  # phases of those whom the faults keep from finishing
+
 
 def report(
     experiment: Experiment,
@@ -31,7 +33,8 @@ def report(
         DataError: a file cannot be read or written.
     """
     summaries, relays = _summaries(directory, board)
-    whole = Result.of(experiment, summaries, board.failures, relays)
+    gone = [n for n, node in board.peers.items() if node.phase in _GONE]
+    whole = Result.of(experiment, summaries, board.failures, relays, gone)
     write_result(directory.result, whole)
     if not summaries:
         return
@@ -57,7 +60,7 @@ def _summaries(
         path = directory.root / name / SUMMARY
         if path.exists():
             (relays if node.role is Role.RELAY else summaries).append(read_summary(path))
-        elif name not in known:
+        elif name not in known and node.phase not in _GONE:
             board.failures.append(Failure(name, 1, "it was stopped before it had finished"))
     return summaries, relays
 

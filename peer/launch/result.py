@@ -39,6 +39,7 @@ class Result:
     peers: tuple[PeerSummary, ...]
     failed: tuple[Failure, ...]
     relays: tuple[RelayRow, ...] = ()
+    gone: tuple[str, ...] = ()  # who was killed by a fault at last, or was to join too late
 
     @classmethod
     def of(
@@ -47,6 +48,7 @@ class Result:
         summaries: Sequence[PeerSummary],
         failures: Sequence[Failure],
         relays: Sequence[PeerSummary] = (),
+        gone: Sequence[str] = (),
     ) -> "Result":
         settings = experiment.settings
         return cls(
@@ -65,6 +67,7 @@ class Result:
                 )
                 for relay in relays
             ),
+            gone=tuple(gone),
         )
 
 
@@ -126,6 +129,8 @@ def remarks(result: Result) -> list[str]:
     attackers = [f"{peer.id} ({peer.attack})" for peer in result.peers if peer.attack]
     told = {"rounds in which a neighbour was missing": degraded, "attacked the others": attackers}
     lines = [f"{what}: {', '.join(who)}" for what, who in told.items() if who]
+    if result.gone:
+        lines.append(f"kept from finishing by faults: {', '.join(result.gone)}")
     return [*lines, *(_of_relay(relay) for relay in result.relays)]
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from peer.experiment import Experiment
 from peer.launch.board import COORDINATOR, Board, Failure
+from peer.launch.cast import Cast
 from peer.launch.directory import RunDirectory
 from peer.launch.display import LaunchDisplay, launch_display
 from peer.launch.log import LaunchLog
@@ -23,8 +24,9 @@ from peer.launch.plan import (
     relay_command,
     thread_count,
 )
-from peer.launch.processes import Ended, Happening, Processes, Signals
+from peer.launch.processes import Command, Ended, Happening, Line, Processes, Signals
 from peer.launch.report import report
+from peer.launch.script import Script
 from peer.launch.stage import set_stage, tell_failures
 from protocol.clock import MonotonicClock
 
@@ -84,6 +86,11 @@ def _play(
         [seat.name for seat in taken],
         experiment.settings.run.rounds,
         relay=relay.name if relay is not None else None,
+        restarts=experiment.launch.restart,
+    )
+    script = Script(
+        experiment.faults,
+        relay=relay.name if relay is not None else None,
     )
     with ExitStack() as stack:
         display = stack.enter_context(launch_display(consoles.progress, clock))
@@ -91,10 +98,11 @@ def _play(
         log = stack.enter_context(LaunchLog(directory.log, width=width, tell=display.say))
         hearer = _Hearer(board, display, log, all_lines=consoles.all_lines)
         processes = stack.enter_context(Processes(clock, signals, grace_s=GRACE_S))
-        home = directory.home.absolute()
-        processes.start(
-            coordinator_command(experiment, founder_count(experiment, taken), os.environ, home)
+        commands = _Commands(
+            experiment, taken, directory, founders=founder_count(experiment, taken)
         )
+        cast = Cast(processes, board, script, commands.of, clock, hearer.tell)
+        cast.start(COORDINATOR)
         until_s = clock.now_s() + COORDINATOR_S
         while not (board.join_string or board.doomed or signals.received):
             hearer.hear(processes.poll(POLL_S))
@@ -102,22 +110,60 @@ def _play(
                 words = f"it has printed no join string in {COORDINATOR_S:.0f} s"
                 board.failures.append(Failure(COORDINATOR, 1, words))
         if board.join_string:
-            threads = thread_count(experiment.launch, len(taken))
-            environ = peer_environ(os.environ, home, join=board.join_string, threads=threads)
-            root = directory.root.absolute()
-            if relay is not None:
-                processes.start(
-                    relay_command(experiment, relay, out=root, threads=threads, environ=environ)
-                )
-            for seat in taken:
-                processes.start(
-                    peer_command(experiment, seat, out=root, threads=threads, environ=environ)
-                )
-        while not (board.all_ended or board.doomed or signals.received):
+            commands.join = board.join_string
+            for name in script.late:
+                board.peers[name].phase = "away"
+            cast.start(*(name for name in board.peers if name not in script.late))
+        while not (cast.is_over or board.doomed or signals.received):
             hearer.hear(processes.poll(POLL_S))
+            cast.turn()
         board.closing = True
         hearer.hear(processes.end())
     return board
+
+
+class _Commands:
+    """How each of them is started."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        taken: Sequence[Seat],
+        directory: RunDirectory,
+        *,
+        founders: int,
+    ) -> None:
+        self._experiment, self._founders = experiment, founders
+        self._seats = {seat.name: seat for seat in taken}
+        self._home = directory.home.absolute()
+        self._out = directory.root.absolute()
+        self._threads = thread_count(experiment.launch, len(taken))
+        self.join = ""  # the run's join string, once the coordinator has printed it
+
+    def of(self, name: str, again: bool) -> Command:  # noqa: FBT001 - as `Cast` asks for it
+        if name == COORDINATOR:
+            return coordinator_command(
+                self._experiment, self._founders, os.environ, self._home, again=again
+            )
+        environ = peer_environ(os.environ, self._home, join=self.join, threads=self._threads)
+        relay = self._experiment.relay
+        if relay is not None and name == relay.name:
+            return relay_command(
+                self._experiment,
+                relay,
+                out=self._out,
+                threads=self._threads,
+                environ=environ,
+                again=again,
+            )
+        return peer_command(
+            self._experiment,
+            self._seats[name],
+            out=self._out,
+            threads=self._threads,
+            environ=environ,
+            again=again,
+        )
 
 
 class _Hearer:
@@ -128,6 +174,10 @@ class _Hearer:
     ) -> None:
         self._board, self._display, self._log = board, display, log
         self._all_lines = all_lines
+
+    def tell(self, text: str) -> None:
+        """The launcher itself has something to say."""
+        self._display.say(self._log.write(Line("launch", text, is_error=True)))
 
     def hear(self, happenings: Iterable[Happening]) -> None:
         for happening in happenings:

@@ -133,3 +133,32 @@ def test_a_death_without_words_says_how() -> None:
         "it ended with code 3",
         "it was killed by signal 300",
     ]
+
+
+def test_an_end_that_a_fault_brings_is_no_failure() -> None:
+    heard = begun()
+    heard.excuse("a")
+    assert heard.end(Ended("a", -9)) is None
+    assert (heard.peers["a"].phase, heard.failures) == ("killed", [])
+    heard.started("a")
+    assert (heard.peers["a"].phase, heard.peers["a"].code) == ("starting", None)
+    heard.end(Ended("a", -9))  # this time nobody asked for it
+    assert [failure.name for failure in heard.failures] == ["a"]
+
+
+def test_who_dies_is_started_again_as_often_as_was_said() -> None:
+    heard = Board.of(["a"], rounds=4, restarts=1)
+    heard.hear(said("a", "progress", phase="train", round=1, fraction=0.5))
+    remark = heard.end(Ended("a", -9))
+    assert remark == "a has died and is started again: it was killed by SIGKILL"
+    assert (heard.to_start, heard.failures) == (["a"], [])
+    heard.started("a")
+    heard.end(Ended("a", -9))
+    assert [failure.name for failure in heard.failures] == ["a"]
+
+
+def test_what_an_operator_must_change_is_not_tried_again() -> None:
+    heard = Board.of(["a"], rounds=4, restarts=9)
+    heard.end(Ended("a", 2))
+    assert heard.to_start == []
+    assert heard.exit_code == 2

@@ -64,6 +64,7 @@ match json.loads(os.environ.get("FAKE_PEERS", "{}")).get(name, ""):
             "own_accuracy": 0.25,
             "served": "trained",
             "helped_most_by": None,
+            "attack": "",
         }
         (directory / "summary.json").write_text(json.dumps(row))
         tell("finished", rounds_finished=2, rounds_degraded=0, reason="")
