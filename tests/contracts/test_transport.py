@@ -1,4 +1,4 @@
-"""Both transports keep the contract; ZeroMQ also what only a network can break."""
+"""Both transports keep the contract, under chaos too; ZeroMQ also what only a network can break."""
 
 import socket
 from collections.abc import Iterator
@@ -9,8 +9,10 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
+from protocol.clock import MonotonicClock
 from protocol.errors import AddressError
 from protocol.transport.base import CallerEvent, Transport
+from protocol.transport.chaos import CALM, Chaos, Way
 from protocol.transport.keys import new_identity
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 from protocol.transport.security import Clear
@@ -44,6 +46,42 @@ class TestMemory(TransportContract):
     def network(self) -> Iterator[Network]:
         network = InMemory()
         yield network
+        for transport in network.made:
+            transport.close()
+
+
+class Calm:
+    """No fault, ever."""
+
+    def ways(self, key: bytes, now_s: float) -> tuple[Way, Way]:
+        return CALM, CALM
+
+
+class UnderChaos:
+    """Either of them, in fair weather."""
+
+    def __init__(self, inner: InMemory | OverZeroMq) -> None:
+        self._inner = inner
+
+    def node(self) -> tuple[Transport, bytes]:
+        transport, key = self._inner.node()
+        return Chaos(transport, Calm(), clock=MonotonicClock(), seed=key), key
+
+
+class TestChaosOverMemory(TransportContract):
+    @pytest.fixture
+    def network(self) -> Iterator[Network]:
+        network = InMemory()
+        yield UnderChaos(network)
+        for transport in network.made:
+            transport.close()
+
+
+class TestChaosOverZeroMq(TransportContract):
+    @pytest.fixture
+    def network(self) -> Iterator[Network]:
+        network = OverZeroMq()
+        yield UnderChaos(network)
         for transport in network.made:
             transport.close()
 
