@@ -28,14 +28,16 @@ from typing import cast
 import numpy as np
 from rich.console import Console
 
+from peer.data.make import make_shards
+from peer.data.options import MakeOptions
 from peer.experiment import load_experiment
 from peer.influence import Influence, read_influence
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY, read_events
 from peer.simulation.run import Consoles, simulate
 from peer.summary import read_summary
 
-METHODS = ("local", "gossip", "fedavg", "fedc2i", "kinfolk")
-ATTACKS = ("noise", "signflip", "signflip:5", "scale", "labelflip")
+METHODS = ("local", "gossip", "fedc2i", "kinfolk")
+ATTACKS = ("noise", "signflip", "scale", "labelflip")
 SEEDS = (0, 1, 2)
 PEERS = tuple(f"shard{number}" for number in range(8))
 ROUNDS = 8
@@ -47,7 +49,7 @@ seed = {seed}
 [method]
 name = "{method}"
 [solver]
-lr = 0.05
+lr = 0.1
 epochs = 3
 [model]
 name = "lenet5"
@@ -56,14 +58,16 @@ quorum = 1.0
 [admit]
 norm = {admission}
 [data]
-make = ["mnist", "mnistm", "synthdigits"]
-peers = 8
-partition = "domain"
-samples_per_class = 10
-val_per_class = 5
-test_per_class = 20
-synth_per_class = 150
+shards = "{shards}"
 """
+SHARDS = {
+    "sources": ["mnist", "mnistm", "synthdigits"],
+    "peers": len(PEERS),
+    "samples_per_class": 10,
+    "val_per_class": 1,
+    "test_per_class": 10,
+    "synth_per_class": 150,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,11 @@ class Outcome:
 def play(case: Case, seed: int, folder: Path) -> Outcome:
     """Simulate one run and read what it left."""
     text = EXPERIMENT.format(
-        rounds=ROUNDS, seed=seed, method=case.method, admission=str(case.admission).lower()
+        rounds=ROUNDS,
+        seed=seed,
+        method=case.method,
+        admission=str(case.admission).lower(),
+        shards=folder / f"shards-{seed}",
     )
     for peer in PEERS:
         attack = f'attack = "{case.attack}"\n' if peer in case.attackers else ""
@@ -205,6 +213,9 @@ def measure(method: str, folder: Path) -> None:
 def main() -> int:
     methods = sys.argv[1:] or METHODS
     with tempfile.TemporaryDirectory() as name:
+        for seed in SEEDS:
+            options = MakeOptions.from_mapping({"seed": seed, **SHARDS})
+            make_shards(options, Path(name) / f"shards-{seed}")
         for method in methods:
             measure(method, Path(name))
     return 0

@@ -19,16 +19,18 @@ from peer.data import Shard, Split, load_shard
 from peer.device import pick_device
 from peer.evaluate import evaluate
 from peer.examples import Examples
-from peer.methods import SOLVERS, Method
+from peer.methods import Method
 from peer.models.pool import ModelPool
 from peer.models.split import SplitModel
 from peer.options.attack import LABELFLIP, Attack
 from peer.options.fields import build, values
-from peer.options.methods import DescentOptions
+from peer.options.methods import DescentOptions, SgdOptions
+from peer.privacy import check_private, epsilon
 from peer.probe import LocalProbe
 from peer.seeding import EVERYONE, seeded, stream_seed
 from peer.settings import Settings
 from peer.solvers.base import Solver
+from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
 from peer.work import Prepare, Score
 from protocol.errors import DataError
@@ -86,6 +88,8 @@ class Bench:
             seed = stream_seed(settings.run.seed, PeerId(command.peer), "attack", 0)
             train = flip_labels(train, model.num_classes, attack.strength, seed)
         task = method.task(model, train)
+        if (privacy := settings.recipe.privacy) is not None:
+            check_private(privacy, model, task)
         return cls(
             peer=PeerId(command.peer),
             run=command.run,
@@ -117,7 +121,7 @@ class Bench:
         if which == "same":
             return self.method.solver
         options = values(self.settings.recipe.solver.options)
-        return SOLVERS["sgd"](build(DescentOptions, options))
+        return Sgd(SgdOptions(descent=build(DescentOptions, options)))
 
     def shared(self, trained: Trained, start: Start, round_no: int) -> Trained:
         """What leaves this peer in place of an honest result; the result itself if it is honest."""
@@ -125,6 +129,13 @@ class Bench:
             return trained
         seed = stream_seed(self.settings.run.seed, self.peer, "attack", round_no)
         return poison(trained, start, self.attack, seed)
+
+    def epsilon(self, num_steps: int) -> float:
+        """What so many private steps have told of one example; -1 where training is not private."""
+        privacy = self.settings.recipe.privacy
+        if privacy is None:
+            return -1.0
+        return epsilon(privacy, num_batches=self.task.num_batches, num_steps=num_steps)
 
     def probe(self, buffers: Params, seed: int) -> LocalProbe:
         return self.method.probe(self.task, buffers, seed)

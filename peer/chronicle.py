@@ -10,6 +10,7 @@ from peer.effects import Compared, Happened, Lobby, Started
 from peer.entries import Past
 from peer.ledger import EVENTS, Ledger, read_events
 from peer.options.attack import Attack
+from peer.options.solvers import PrivacyOptions
 from peer.record import RoundRecord
 from peer.roles import Role
 from peer.summary import summarise
@@ -110,6 +111,8 @@ class Chronicle:
             f"{settings.recipe.solver.name}), {settings.model} with {prepared.num_parameters:,} "
             f"parameters, {settings.run.rounds} rounds, topology {settings.topology.spec}"
         )
+        if (privacy := settings.recipe.privacy) is not None:
+            self._display.line(_told_privacy(privacy))
         if act.attack:
             self._attack = act.attack
             self._display.line(f"this peer ATTACKS the others: {Attack.parse(act.attack).told}")
@@ -189,6 +192,8 @@ class Chronicle:
                 )
             )
         self._ledger = None
+        if records and records[-1].epsilon is not None:
+            self._display.line(f"differential privacy: epsilon {records[-1].epsilon:.3g} was spent")
         if records and (own := records[-1].own) is not None:
             self._tell_model(own)
 
@@ -207,6 +212,16 @@ class Chronicle:
             self._early.append((name, fields))
             return
         self._display.event(self._ledger.event(name, **fields))
+
+
+def _told_privacy(privacy: PrivacyOptions) -> str:
+    told = (
+        f"differential privacy: clip {privacy.dp_clip:g}, noise {privacy.dp_noise:g}, "
+        f"delta {privacy.dp_delta:g}"
+    )
+    if privacy.dp_chance == "seeded":
+        told += "; the noise follows from the run's seed, which all know: IT HIDES NOTHING"
+    return told
 
 
 def _tested(score: Score) -> bool:

@@ -77,6 +77,7 @@ class WrittenRecord:
     round_s: Seconds
     num_steps: _Bytes
     train_loss: _Number
+    epsilon: _Number  # -1: training was not private
     mixed: Annotated[tuple[Score, ...], Size(0, 1)]
     trained: Annotated[tuple[Score, ...], Size(0, 1)]
     own: Annotated[tuple[Score, ...], Size(0, 1)]
@@ -160,6 +161,7 @@ def written(record: RoundRecord) -> WrittenRecord:
         round_s=record.round_s,
         num_steps=record.num_steps,
         train_loss=record.train_loss,
+        epsilon=record.epsilon if record.epsilon is not None else -1.0,
         mixed=_listed(record.mixed),
         trained=_listed(record.trained),
         own=_listed(record.own),
@@ -188,6 +190,7 @@ def record_of(kept: WrittenRecord) -> RoundRecord:
         round_s=kept.round_s,
         num_steps=kept.num_steps,
         train_loss=kept.train_loss,
+        epsilon=kept.epsilon if kept.epsilon >= 0.0 else None,
         mixed=_one(kept.mixed),
         trained=_one(kept.trained),
         own=_one(kept.own),

@@ -177,6 +177,7 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "round_s": round(record.round_s, 4),
         "num_steps": record.num_steps,
         "train_loss": record.train_loss,
+        "epsilon": record.epsilon,
         "mixed": _score(record.mixed),
         "trained": _score(record.trained),
         "own": _score(record.own),

@@ -569,6 +569,7 @@ class Machine:
             train_s=trained.seconds if trained else 0.0,
             round_s=now_s - self._round_began_s,
             num_steps=trained.num_steps if trained else 0,
+            epsilon=trained.epsilon if trained and trained.epsilon >= 0.0 else None,
             train_loss=trained.loss if trained else 0.0,
             mixed=scores.mixed if scores else None,
             trained=scores.trained if scores else None,

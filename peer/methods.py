@@ -150,6 +150,8 @@ class Method:
     ) -> tuple[Trained, State]:
         """The solver's result with the evidence that other parts of the method need."""
         trained, state = self.solver.train(state, start, task, seed, progress)
+        if self.recipe.privacy is not None:  # how many of each class is no public knowledge
+            trained = replace(trained, class_counts=())
         if Need.START_LOSS in self.recipe.needs:
             loss = task.full_loss(start.params, start.buffers)
             trained = replace(trained, start_loss=loss)

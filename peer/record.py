@@ -25,6 +25,7 @@ class RoundRecord:
     round_s: float = 0.0  # from the start of COLLECT to the published result
     num_steps: int = 0
     train_loss: float = 0.0  # mean over the steps, nats
+    epsilon: float | None = None  # of differential privacy, spent so far; None: not private
     mixed: Score | None = None
     trained: Score | None = None
     own: Score | None = None

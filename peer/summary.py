@@ -38,6 +38,7 @@ class PeerSummary:
     own_accuracy: float | None
     served: str  # which model `own` is: trained, personal
     helped_most_by: str | None  # the neighbour with the most weight over the last half
+    epsilon: float | None = None  # of differential privacy, spent in all; None: not private
     attack: str = ""  # how this peer harmed the others; empty: it did not
 
     def __post_init__(self) -> None:
@@ -46,9 +47,10 @@ class PeerSummary:
             if type(value) not in kinds:
                 said = " or ".join(kind.__name__.removesuffix("Type") for kind in kinds)
                 raise DataError(f"{key} is {value!r:.60}, must be {said}")
-            if isinstance(value, float) and not 0.0 <= value <= 1.0:
+            is_share = isinstance(value, float) and key != "epsilon"
+            if is_share and not 0.0 <= value <= 1.0:
                 raise DataError(f"{key} is {value}, must be in [0, 1]")
-            if isinstance(value, int) and value < 0:
+            if isinstance(value, int | float) and not value >= 0:
                 raise DataError(f"{key} is {value}, must be >= 0")
 
 
@@ -67,6 +69,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "own_accuracy": (float, _NONE),
     "served": (str,),
     "helped_most_by": (str, _NONE),
+    "epsilon": (float, _NONE),
     "attack": (str,),
 }
 
@@ -101,6 +104,7 @@ def summarise(
         own_accuracy=_accuracy(last.own if last else None),
         served=last.served if last else "",
         helped_most_by=tabulate(records).helped_most_by(peer),
+        epsilon=last.epsilon if last else None,
         attack=attack,
     )
 

@@ -59,6 +59,10 @@ class LocalTask:
     def rows(self) -> Mapping[str, int]:
         return self.model.rows
 
+    @property
+    def everything(self) -> Batch:
+        return Batch(self.examples.inputs, self.examples.targets)
+
     def batches(self, seed: int) -> Iterator[Batch]:
         return self.examples.shuffled(self.options.batch_size, seed)
 

@@ -249,7 +249,8 @@ class Trainer:
         learner.base = digest_of(learner.start.params)
         learner.memory = learner.common.memory if learner.common is not None else b""
         seconds = time.perf_counter() - began_s
-        return TrainDone(command.round_no, trained.num_steps, finite(loss), seconds)
+        spent = learner.bench.epsilon(trained.num_steps * learner.num_rounds)
+        return TrainDone(command.round_no, trained.num_steps, finite(loss), seconds, spent)
 
     # -- EVALUATE, PUBLISH ---------------------------------------------------------------------
 

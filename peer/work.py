@@ -241,6 +241,7 @@ class TrainDone:
     num_steps: Annotated[int, Range(0, 2**48)]
     loss: _Number  # mean over the steps of the round, nats
     seconds: Seconds
+    epsilon: _Number = -1.0  # spent in all rounds so far; -1 where training is not private
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ class Need(Enum):
     """What a method asks of those who run it, beyond its slot."""
 
     START_LOSS = "the loss of the start point over all local training data"  # costs a pass
+    OPEN_DATA = "a look at the training data that no noise hides"
     COMMON_START = "one start point for the training of all peers"
     AGGREGATE = "an aggregator, which makes one model of all results"
     OUTLET = "a mixer that takes a relay's model"
@@ -36,6 +37,7 @@ class Entry:
     Attributes:
         gives: what other slots may need; a need that some method gives must be met by one chosen.
         when: further needs, which one value of an option brings.
+        bars: by option, needs of other parts that are not met while it is above zero.
         factory: of an installed method, "package.module:Class" of its algorithm; imported by a
             trainer alone, and called with the options. Kinfolk's own stand in peer/methods.py.
         package: that an installed method comes from, with its version; filled in when it is found.
@@ -46,6 +48,7 @@ class Entry:
     needs: frozenset[Need] = frozenset()
     gives: frozenset[Need] = frozenset()
     when: Mapping[tuple[str, Value], frozenset[Need]] = field(default_factory=dict)
+    bars: Mapping[str, frozenset[Need]] = field(default_factory=dict)
     factory: str = ""
     package: str = ""
 

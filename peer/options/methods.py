@@ -10,7 +10,7 @@ from peer.options.aggregators import AGGREGATORS
 from peer.options.entry import Entry, Need, NoOptions
 from peer.options.fields import check, choice, whole
 from peer.options.mixers import MIXERS, FedC2IOptions
-from peer.options.solvers import SOLVERS, DescentOptions, FedConstOptions
+from peer.options.solvers import SOLVERS, DescentOptions, FedConstOptions, SgdOptions
 
 __all__ = [
     "AGGREGATORS",
@@ -23,6 +23,7 @@ __all__ = [
     "MixOptions",
     "Need",
     "NoOptions",
+    "SgdOptions",
     "TrainOptions",
 ]
 

@@ -66,7 +66,10 @@ MIXERS: Mapping[str, Entry] = {
         NoOptions, "mean over the neighbourhood, weighed by training samples", gives=_OUTLET
     ),
     "fedc2i": Entry(
-        FedC2IOptions, "weigh each peer by how much the own loss grows without it", gives=_OUTLET
+        FedC2IOptions,
+        "weigh each peer by how much the own loss grows without it",
+        needs=frozenset({Need.OPEN_DATA}),
+        gives=_OUTLET,
     ),
     "fedcalm": Entry(
         FedCalmOptions, "bodies move where no peer's update is opposed; classifiers never leave"

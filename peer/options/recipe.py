@@ -20,6 +20,7 @@ from peer.options.methods import (
     Need,
     TrainOptions,
 )
+from peer.options.solvers import PrivacyOptions
 from protocol.errors import ConfigError
 
 __all__ = [
@@ -111,6 +112,13 @@ class Recipe:
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset({*self.mixer.needs, *self.solver.needs, *self.aggregator.needs})
+
+    @property
+    def privacy(self) -> PrivacyOptions | None:
+        """How training hides single examples; None if it does not."""
+        options = getattr(self.solver.options, "privacy", None)
+        hides = isinstance(options, PrivacyOptions) and options.is_private
+        return options if hides else None
 
     def flat(self) -> dict[str, Value]:
         """Every option with its value, by flat key; `read` is the inverse."""
@@ -206,6 +214,24 @@ def _check_needs(chosen: Mapping[str, Chosen]) -> None:
             if need not in given and (givers := givers_of(need)):
                 told = f"{slot} = {part.name}{way} needs {need.value}"
                 raise ConfigError(told, hint=f"take {givers}")
+    _check_bars(chosen)
+
+
+def _check_bars(chosen: Mapping[str, Chosen]) -> None:
+    """Refuse a part that needs what an option of another keeps back."""
+    for slot, part in chosen.items():
+        for option, barred in part.entry.bars.items():
+            value = values(part.options)[option]
+            if not (isinstance(value, float) and value > 0.0):
+                continue
+            for other_slot, other in chosen.items():
+                for need in other.needs.keys() & barred:
+                    fit = [n for n, e in SLOTS[other_slot].items() if not e.needs & barred]
+                    raise ConfigError(
+                        f"{other_slot} = {other.name} needs {need.value}, which {slot} = "
+                        f"{part.name} with {option} = {value} keeps back",
+                        hint=f"take {other_slot} = {_one_of(fit)}; or {slot}.{option} = 0",
+                    )
 
 
 def givers_of(need: Need) -> str:

@@ -23,7 +23,9 @@ __all__ = [
     "FedRepSolverOptions",
     "FedSamOptions",
     "MoonOptions",
+    "PrivacyOptions",
     "PrototypeOptions",
+    "SgdOptions",
 ]
 
 _STRENGTH = "[0, 1000000]"  # of a term in the loss
@@ -42,6 +44,31 @@ class DescentOptions:
         check(self)
         if self.nesterov and self.momentum == 0.0:
             raise ConfigError("nesterov = true needs momentum > 0, got momentum = 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyOptions:
+    dp_noise: float = number(
+        0.0, "[0, 1000000]", "deviation of the noise on a step's sum, in clips; 0 is no privacy"
+    )
+    dp_clip: float = number(1.0, _CLIP, "longest gradient of one example, where there is noise")
+    dp_delta: float = number(1e-5, "(0, 1)", "chance that epsilon is not kept")
+    dp_chance: Literal["secret", "seeded"] = choice(
+        "secret", "secret | seeded", "noise that nobody can repeat, or the seed's: for studies"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def is_private(self) -> bool:
+        return self.dp_noise > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SgdOptions:
+    descent: DescentOptions = field(default_factory=DescentOptions)
+    privacy: PrivacyOptions = field(default_factory=PrivacyOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +96,7 @@ class FedAlignOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedConstOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
+    privacy: PrivacyOptions = field(default_factory=PrivacyOptions)
     mode: Literal["joint", "sequential"] = choice(
         "joint", "joint | sequential", "both constraints exactly, or one after the other as printed"
     )
@@ -99,6 +127,7 @@ class FedDynOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedProxOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
+    privacy: PrivacyOptions = field(default_factory=PrivacyOptions)
     mu: float = number(0.01, _STRENGTH, "strength of the pull to the start; 0 is sgd")
 
     def __post_init__(self) -> None:
@@ -145,6 +174,9 @@ class PrototypeOptions:
         check(self)
 
 
+# Noise on the steps hides the data only where nothing else tells of them.
+_PRIVATE = {"dp_noise": frozenset({Need.OPEN_DATA, Need.START_LOSS})}
+
 SOLVERS: Mapping[str, Entry] = {
     "ditto": Entry(
         DittoOptions,
@@ -156,6 +188,7 @@ SOLVERS: Mapping[str, Entry] = {
         FedConstOptions,
         "SGD that moves rows only off their mean and start value",
         gives=frozenset({Need.CONSTRAINED_ROWS}),
+        bars=_PRIVATE,
     ),
     "feddyn": Entry(
         FedDynOptions,
@@ -175,7 +208,7 @@ SOLVERS: Mapping[str, Entry] = {
         frozenset({Need.TARGETS}),
         gives=frozenset({Need.PROTOTYPES}),
     ),
-    "fedprox": Entry(FedProxOptions, "SGD with a pull to the start"),
+    "fedprox": Entry(FedProxOptions, "SGD with a pull to the start", bars=_PRIVATE),
     "fedrep": Entry(FedRepSolverOptions, "SGD on the classifier alone, then on the body alone"),
     "fedrod": Entry(
         DescentOptions, "SGD on a generic classifier, and on a personal one on top of it"
@@ -188,5 +221,5 @@ SOLVERS: Mapping[str, Entry] = {
         frozenset({Need.COMMON_START, Need.MEAN_VARIATE}),
         gives=frozenset({Need.VARIATES}),
     ),
-    "sgd": Entry(DescentOptions, "stochastic gradient descent"),
+    "sgd": Entry(SgdOptions, "stochastic gradient descent", bars=_PRIVATE),
 }

@@ -41,6 +41,10 @@ class Task(Protocol):
     def rows(self) -> Mapping[str, int]:
         """Convolution and linear weights by name, and the axis of their output channels."""
 
+    @property
+    def everything(self) -> Batch:
+        """All local training data, in an order that stays."""
+
     def batches(self, seed: int) -> Iterator[Batch]:
         """One shuffled pass; equal seeds give equal passes."""
 

@@ -1,6 +1,6 @@
 """The one training loop. Solvers differ in the slope they follow and the set they stay in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,10 +12,21 @@ from peer.solvers.optimiser import Optimiser
 from protocol.params import Params
 from protocol.round import Start, Trained
 
-__all__ = ["Descent", "Slope", "anywhere", "descend", "gradient", "leaves", "slope"]
+__all__ = [
+    "Descent",
+    "Passes",
+    "Slope",
+    "anywhere",
+    "descend",
+    "gradient",
+    "leaves",
+    "shuffled",
+    "slope",
+]
 
 # (task, params, buffers, batch) -> loss in nats (), gradient of the layout of params, new buffers
 Slope: TypeAlias = Callable[[Task, Params, Params, Batch], tuple[Tensor, Params, Params]]
+Passes: TypeAlias = Callable[[Task, int], Iterator[Batch]]  # (task, seed) -> `task.num_batches`
 
 
 def slope(
@@ -25,6 +36,11 @@ def slope(
     here = leaves(params)
     loss, buffers = task.loss(here, buffers, batch)
     return loss.detach(), gradient(loss, here), buffers
+
+
+def shuffled(task: Task, seed: int) -> Iterator[Batch]:
+    """Every example once."""
+    return task.batches(seed)
 
 
 def leaves(params: Params) -> Params:
@@ -50,6 +66,7 @@ class Descent:
     optimiser: Optimiser
     epochs: int  # passes over the local data, >= 1
     follow: Slope = slope
+    passes: Passes = shuffled  # the batches of one pass
     confine: Callable[[Params], Params] = anywhere  # back into the set, after every step
 
 
@@ -63,7 +80,7 @@ def descend(start: Start, task: Task, way: Descent, seed: int, progress: Progres
     planned = way.epochs * task.num_batches
     losses: list[Tensor] = []
     for epoch in range(way.epochs):
-        for batch in task.batches(seed + epoch):
+        for batch in way.passes(task, seed + epoch):
             loss, grad, buffers = way.follow(task, params, buffers, batch)
             params, state = way.optimiser.step(state, params, grad)
             params = way.confine(params)

@@ -14,6 +14,7 @@ from peer.options.methods import FedConstOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
 from peer.solvers.optimiser import Adam, Momentum
+from peer.solvers.private import way_of
 from peer.solvers.rows import Anchor, centred
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
@@ -46,9 +47,12 @@ class FedConst:
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
         rule = Adam if self.options.optimiser == "adam" else Momentum
+        private = way_of(self.options.privacy, seed)
         way = Descent(
             optimiser=rule(self.options.descent),
             epochs=self.options.descent.epochs,
+            follow=private.follow,
+            passes=private.passes,
             confine=Anchor.at(start.params, task.rows, self.options.mode).confine,
         )
         return descend(start, task, way, seed, progress), state

@@ -11,6 +11,7 @@ from peer.options.solvers import FedProxOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
 from peer.solvers.optimiser import Momentum
+from peer.solvers.private import way_of
 from peer.solvers.slopes import pulled
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
@@ -32,10 +33,12 @@ class FedProx:
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
         optimiser, mu = Momentum(self.options.descent), self.options.mu
+        private = way_of(self.options.privacy, seed)
         way = Descent(
             optimiser=optimiser,
             epochs=self.options.descent.epochs,
-            follow=pulled(start.params, mu),
+            follow=pulled(start.params, mu, private.follow),
+            passes=private.passes,
         )
         trained = descend(start, task, way, seed, progress)
         # the pull weakens early gradients, and FedNova is to know by how much

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 
 from peer.models.split import SplitModel
-from peer.options.methods import DescentOptions
+from peer.options.solvers import SgdOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
 from peer.solvers.optimiser import Momentum
+from peer.solvers.private import way_of
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
 
@@ -15,7 +16,7 @@ __all__ = ["Sgd"]
 
 @dataclass(frozen=True, slots=True)
 class Sgd:
-    options: DescentOptions = field(default_factory=DescentOptions)
+    options: SgdOptions = field(default_factory=SgdOptions)
 
     def adapt(self, model: SplitModel) -> SplitModel:
         return model
@@ -26,5 +27,11 @@ class Sgd:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
-        way = Descent(optimiser=Momentum(self.options), epochs=self.options.epochs)
+        descent, private = self.options.descent, way_of(self.options.privacy, seed)
+        way = Descent(
+            optimiser=Momentum(descent),
+            epochs=descent.epochs,
+            follow=private.follow,
+            passes=private.passes,
+        )
         return descend(start, task, way, seed, progress), state

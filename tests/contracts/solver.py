@@ -47,9 +47,10 @@ def assert_same(one: tuple[Trained, State], other: tuple[Trained, State]) -> Non
 
 class SolverContract:
     solver: Solver
+    norm = "batch"  # of the small model; where examples are clipped one by one, "none"
 
-    def adapted(self, norm: str = "batch") -> SplitModel:
-        return self.solver.adapt(small_model(norm))
+    def adapted(self, norm: str = "") -> SplitModel:
+        return self.solver.adapt(small_model(norm or self.norm))
 
     def train(self, task: LocalTask, state: State | None = None) -> tuple[Trained, State]:
         start = task.model.start

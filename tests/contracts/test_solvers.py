@@ -30,6 +30,9 @@ VARIANTS: Mapping[str, Mapping[str, Value]] = {
     "scaffold": {"solver": "scaffold"},
     "scaffold, momentum": {"solver": "scaffold", "momentum": 0.9, "epochs": 2},
     "sgd": {"solver": "sgd"},
+    "sgd, private": {"solver": "sgd", "dp_noise": 1.0, "dp_chance": "seeded"},
+    "fedprox, private": {"solver": "fedprox", "mu": 1.0, "dp_noise": 0.5, "dp_chance": "seeded"},
+    "fedconst, private": {"solver": "fedconst", "dp_noise": 0.5, "dp_chance": "seeded"},
     "sgd, nesterov": {"solver": "sgd", "momentum": 0.9, "nesterov": True},
 }
 
@@ -43,4 +46,6 @@ class TestSolvers(SolverContract):
     @pytest.fixture(autouse=True)
     def choose(self, variant: str) -> None:
         name, options = str(VARIANTS[variant]["solver"]), dict(VARIANTS[variant])
+        if "dp_noise" in options:
+            self.norm = "none"
         self.solver = SOLVERS[name](build(ENTRIES[name].options, options))

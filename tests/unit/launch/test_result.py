@@ -60,6 +60,7 @@ def test_result_json_has_the_rows_and_whoever_failed(tmp_path: Path) -> None:
         "own_accuracy": 0.75,
         "served": "trained",
         "helped_most_by": "b",
+        "epsilon": None,
         "attack": "",
     }
     assert raw["failed"] == [{"name": "c", "code": -9, "words": "it was killed by SIGKILL"}]

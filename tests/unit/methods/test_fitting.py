@@ -34,6 +34,18 @@ from protocol.manifest import Manifest
             {"aggregator.project": "fedconst"},
             "craft with project = fedconst needs one start point",
         ),
+        (
+            "kinfolk",
+            {"solver.dp_noise": 1.0},
+            "mixer = fedc2i needs a look at the training data that no noise hides, which solver = "
+            "fedconst with dp_noise = 1.0 keeps back - take mixer = fedavg, .*; or solver.dp_noise",
+        ),
+        (
+            "qfedavg",
+            {"solver.dp_noise": 0.5},
+            "aggregator = qfedavg needs the loss of the start .* keeps back - take aggregator = ",
+        ),
+        ("fedavg", {"solver": "moon", "solver.dp_noise": 1.0}, "belongs to solver = .*sgd"),
         ("fedavg", {"mix.buffers": "local"}, "one model for all, .* - take mix.buffers = average$"),
     ],
 )
@@ -51,6 +63,8 @@ def test_a_pair_that_makes_no_sense_is_refused(
         ("kinfolk", {"aggregator": "fedavgm"}),  # takes updates, whatever they started from
         ("kinfolk", {"aggregator": "none"}),
         ("gossip", {"solver": "fedprox"}),
+        ("gossip", {"solver.dp_noise": 1.0}),
+        ("fedconst+craft", {"solver.dp_noise": 1.0}),
         ("fedrep", {"aggregator": "craft"}),
         ("scaffold", {"mixer": "relay"}),
         ("ditto", {"aggregator": "config"}),

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch.func import functional_call
 
-from peer.options.methods import DescentOptions
+from peer.options.methods import DescentOptions, SgdOptions
 from peer.solvers.base import Batch, Task
 from peer.solvers.descent import Descent, descend, slope
 from peer.solvers.optimiser import Momentum
@@ -52,7 +52,9 @@ def oracle(task: LocalTask, start: Start, options: DescentOptions, seed: int) ->
 def test_training_is_that_of_torch_optim(options: DescentOptions) -> None:
     task = small_task(small_model(dtype=torch.float64), size=22)
     start = task.model.start
-    trained, _ = Sgd(options).train(NO_STATE, start, task, seed=5, progress=silent)
+    trained, _ = Sgd(SgdOptions(descent=options)).train(
+        NO_STATE, start, task, seed=5, progress=silent
+    )
     for name, expected in oracle(task, start, options, seed=5).items():
         torch.testing.assert_close(trained.params[name], expected, rtol=0, atol=1e-12)
 
@@ -61,7 +63,7 @@ def test_the_result_says_how_it_came_about() -> None:
     task = small_task(small_model(), size=10, batch_size=4)
     seen: list[tuple[int, int]] = []
     options = DescentOptions(lr=0.1, epochs=2)
-    trained, _ = Sgd(options).train(
+    trained, _ = Sgd(SgdOptions(descent=options)).train(
         NO_STATE, task.model.start, task, 1, lambda done, planned: seen.append((done, planned))
     )
     assert seen == [(step, 6) for step in range(1, 7)]
@@ -128,7 +130,7 @@ def test_novas_recursion_equals_its_closed_form() -> None:
 
 def test_a_divergence_shows_in_the_training_loss() -> None:
     task = small_task(small_model(), size=40)
-    trained, _ = Sgd(DescentOptions(lr=1e6, epochs=4)).train(
+    trained, _ = Sgd(SgdOptions(descent=DescentOptions(lr=1e6, epochs=4))).train(
         NO_STATE, task.model.start, task, 0, silent
     )
     assert not torch.tensor(trained.train_loss).isfinite()

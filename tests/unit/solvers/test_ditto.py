@@ -3,7 +3,7 @@
 import torch
 
 from peer.evaluate import evaluate
-from peer.options.solvers import DescentOptions, DittoOptions
+from peer.options.solvers import DescentOptions, DittoOptions, SgdOptions
 from peer.solvers.ditto import Ditto
 from peer.solvers.sgd import Sgd
 from protocol.params import NO_STATE, Params, norm, sub
@@ -57,7 +57,7 @@ def test_the_common_stream_is_sgd_bit_for_bit() -> None:
     problems = tasks(regression())
     equal(
         federate(ditto(LAMBDA), problems).start.params,
-        federate(Sgd(PLAIN), problems).start.params,
+        federate(Sgd(SgdOptions(descent=PLAIN)), problems).start.params,
     )
 
 
@@ -65,7 +65,9 @@ def test_without_a_pull_the_personal_model_is_that_of_training_alone() -> None:
     task = tasks(regression())[0]
     alone = task.model.start
     for round_no in range(3):
-        trained, _ = Sgd(PLAIN).train(NO_STATE, alone, task, seed_of(round_no, 0), silent)
+        trained, _ = Sgd(SgdOptions(descent=PLAIN)).train(
+            NO_STATE, alone, task, seed_of(round_no, 0), silent
+        )
         alone = Start(trained.params)
     outcome = federate(ditto(0.0), tasks(regression()))
     equal(outcome.states[0]["personal"], alone.params)
@@ -86,7 +88,7 @@ def test_the_personal_model_has_statistics_of_its_own() -> None:
     start = task.model.start
     away = Start({n: t + 0.3 for n, t in start.params.items()}, start.buffers)
     trained, _ = solver.train(solver.init(start), away, task, 0, silent)
-    alone, _ = Sgd(PLAIN).train(NO_STATE, start, task, 0, silent)
+    alone, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 0, silent)
     assert trained.personal is not None
 
     def served(names: Params) -> Params:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch import Tensor, nn
 
-from peer.options.solvers import DescentOptions, FedAlignOptions
+from peer.options.solvers import DescentOptions, FedAlignOptions, SgdOptions
 from peer.solvers.fedalign import FedAlign, strongest
 from peer.solvers.sgd import Sgd
 from peer.solvers.thin import ThinStage
@@ -86,7 +86,7 @@ def test_without_the_term_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
     task = small_task(solver.adapt(small_model(norm_layer)), size=10)
     start = task.model.start
     ours, _ = solver.train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
 
@@ -95,7 +95,7 @@ def test_the_thin_pass_moves_no_statistics() -> None:
     task = small_task(small_model("batch"), size=4)  # one step
     start = task.model.start
     ours, _ = ALIGN.train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
     equal(ours.buffers, plain.buffers)
     assert not torch.equal(ours.params["body.0.weight"], plain.params["body.0.weight"])
 

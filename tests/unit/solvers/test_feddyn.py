@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from peer.aggregators.feddyn import FedDynServer
-from peer.options.solvers import DescentOptions, FedDynOptions
+from peer.options.solvers import DescentOptions, FedDynOptions, SgdOptions
 from peer.solvers.base import Batch
 from peer.solvers.feddyn import FedDyn
 from peer.solvers.sgd import Sgd
@@ -118,7 +118,7 @@ def test_quadratics_are_led_to_the_common_minimum_where_fedavg_stays_off_it() ->
     first, second = (state["gradient"] for state in outcome.states)
     assert norm(first) > 0.1
     assert norm(add(first, second)) < 0.05  # the peers' gradients cancel at their common minimum
-    averaged = federate(Sgd(descent), problems, rounds=10)
+    averaged = federate(Sgd(SgdOptions(descent=descent)), problems, rounds=10)
     assert norm(sub(averaged.start.params, expected)) > 0.4
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from peer.options.solvers import DescentOptions, FedProxOptions
+from peer.options.solvers import DescentOptions, FedProxOptions, SgdOptions
 from peer.solvers.descent import slope
 from peer.solvers.fedprox import FedProx
 from peer.solvers.optimiser import Momentum
@@ -56,7 +56,7 @@ def test_without_a_pull_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
     task = small_task(small_model(norm_layer), size=10)
     start = task.model.start
     ours, _ = FedProx(FedProxOptions(descent=PLAIN, mu=0.0)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
     assert ours.nova_a == plain.nova_a == 3.0
@@ -78,7 +78,9 @@ def test_running_statistics_are_not_pulled() -> None:
     start = task.model.start
     options = FedProxOptions(descent=DescentOptions(lr=1e-9), mu=100.0)
     trained, _ = FedProx(options).train(NO_STATE, start, task, 0, silent)
-    free, _ = Sgd(DescentOptions(lr=1e-9)).train(NO_STATE, start, task, 0, silent)
+    free, _ = Sgd(SgdOptions(descent=DescentOptions(lr=1e-9))).train(
+        NO_STATE, start, task, 0, silent
+    )
     moved = trained.buffers["body.1.running_mean"] - start.buffers["body.1.running_mean"]
     assert moved.abs().max() > 1e-3
     torch.testing.assert_close(trained.buffers, free.buffers)

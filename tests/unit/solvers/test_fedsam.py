@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from peer.options.solvers import DescentOptions, FedSamOptions
+from peer.options.solvers import DescentOptions, FedSamOptions, SgdOptions
 from peer.solvers.fedsam import FedSam
 from peer.solvers.sgd import Sgd
 from peer.solvers.slopes import length, scaled
@@ -48,7 +48,7 @@ def test_without_a_step_uphill_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
     task = small_task(small_model(norm_layer), size=10)
     start = task.model.start
     ours, _ = FedSam(FedSamOptions(descent=PLAIN, rho=0.0)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
 
@@ -57,7 +57,7 @@ def test_the_second_pass_moves_no_statistics() -> None:
     task = small_task(small_model("batch"), size=4)  # one step
     start = task.model.start
     ours, _ = FedSam(FedSamOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
     equal(ours.buffers, plain.buffers)
     assert ours.buffers["body.1.num_batches_tracked"] == 1
     assert not torch.equal(ours.params["head.weight"], plain.params["head.weight"])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from peer.models.describe import describe
 from peer.models.registry import build_model
 from peer.models.split import Mode, SplitModel
-from peer.options.solvers import DescentOptions, MoonOptions
+from peer.options.solvers import DescentOptions, MoonOptions, SgdOptions
 from peer.solvers.moon import Moon
 from peer.solvers.sgd import Sgd
 from protocol.params import NO_STATE, Params
@@ -86,14 +86,17 @@ def test_three_rounds_are_those_of_the_twin() -> None:
 def test_without_the_contrast_it_is_sgd_bit_for_bit() -> None:
     solver = Moon(MoonOptions(descent=PLAIN, mu=0.0, width=WIDTH))
     problems = tasks(solver.adapt(regression()))
-    equal(federate(solver, problems).start.params, federate(Sgd(PLAIN), problems).start.params)
+    equal(
+        federate(solver, problems).start.params,
+        federate(Sgd(SgdOptions(descent=PLAIN)), problems).start.params,
+    )
 
 
 def test_in_the_first_round_the_contrast_is_even_and_pulls_nowhere() -> None:
     task = tasks(MOON.adapt(regression()))[0]
     start = task.model.start
     trained, _ = MOON.train(MOON.init(start), start, task, 0, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 0, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 0, silent)
     equal(trained.params, plain.params, within=1e-12)
 
 
@@ -127,7 +130,7 @@ def test_only_the_pass_that_is_trained_moves_statistics() -> None:
     task = small_task(solver.adapt(small_model("batch")), size=4)  # one step
     start = task.model.start
     trained, state = solver.train(solver.init(start), start, task, 0, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 0, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 0, silent)
     equal(trained.buffers, plain.buffers)
     equal(state["last_buffers"], trained.buffers)
 

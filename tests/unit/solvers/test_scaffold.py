@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from peer.aggregators.scaffold import ScaffoldServer
-from peer.options.solvers import DescentOptions
+from peer.options.solvers import DescentOptions, SgdOptions
 from peer.solvers.base import Opening
 from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
@@ -89,7 +89,7 @@ def test_one_peer_alone_is_sgd_in_every_round() -> None:
     problems = tasks(regression(), sizes=(14,))
     serve, sent = with_server(problems[0].model.start, 1)
     outcome = federate(Scaffold(PLAIN), problems, serve)
-    plain = federate(Sgd(PLAIN), problems)
+    plain = federate(Sgd(SgdOptions(descent=PLAIN)), problems)
     equal(outcome.start.params, plain.start.params, within=1e-12)
     equal(outcome.states[0]["variate"], sent[-1], within=1e-12)
 
@@ -144,7 +144,7 @@ def test_a_start_without_a_common_variate_is_that_of_a_peer_alone() -> None:
     start, solver = task.model.start, Scaffold(PLAIN)
     _, state = solver.train(solver.init(start), start, task, 0, silent)
     alone, after = solver.train(state, start, task, 1, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 1, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 1, silent)
     equal(alone.params, plain.params)
     told = Start(start.params, extras=state["variate"])
     same, _ = solver.train(state, told, task, 1, silent)
@@ -158,7 +158,7 @@ def test_layers_for_which_no_variate_comes_follow_their_gradient() -> None:
     state = {"variate": {n: t + 1.0 for n, t in solver.init(start)["variate"].items()}}
     bias_stays_here = Start(start.params, extras={"head.weight": state["variate"]["head.weight"]})
     trained, _ = solver.train(state, bias_stays_here, task, 1, silent)
-    plain, _ = Sgd(PLAIN).train(NO_STATE, start, task, 1, silent)
+    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 1, silent)
     equal(trained.params, plain.params)
 
 
