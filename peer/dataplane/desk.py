@@ -106,10 +106,15 @@ class Desk:
         self._deliver(self._shelf.publish(round_no, snapshot.manifest, manifest.part))
 
     def forget(self, lost: Names) -> None:
+        """Be done with members that were revoked: not one piece more, and their lines are cut."""
         for key, name in lost.items():
-            self._serving.forget(key)
-            if self._shelf is not None:
-                self._shelf.forget(name)
+            self._drop(key, name)
+            self._listener.hang_up(key)
+
+    def _drop(self, key: bytes, name: PeerId) -> None:
+        self._serving.forget(key)
+        if self._shelf is not None:
+            self._shelf.forget(name)
 
     def leave(self, reason: str) -> None:
         if self._shelf is not None:
@@ -159,7 +164,7 @@ class Desk:
                 self._deliver(self._shelf.receive(arrival.route, peer, message, now_s))
         except RemoteProtocolError as error:
             self._muted[arrival.key] = now_s + MUTE_S
-            self.forget({arrival.key: peer})
+            self._drop(arrival.key, peer)
             self._events.put(Misbehaved(peer, str(error)))
 
     def _send_pieces(self, now_s: float) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from peer.dataplane.desk import Desk, Names
-from peer.dataplane.events import Crashed, Event
+from peer.dataplane.events import Crashed, Event, Misbehaved
 from peer.dataplane.inbox import Inbox
 from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock
@@ -117,9 +117,17 @@ class Server:
     def _admits(self, key: bytes) -> bool:
         return key in self._names
 
+    def _offended(self, key: bytes | None, reason: str) -> None:
+        """Somebody filled our memory: it is out, as far as this node can say."""
+        name = self._names.get(key) if key is not None else None
+        if name is not None:
+            self._events.put(Misbehaved(name, reason))
+
     def _run(self) -> None:
         try:
-            listener = self._transport.listen(self._bind, admits=self._admits)
+            listener = self._transport.listen(
+                self._bind, admits=self._admits, offended=self._offended
+            )
         except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             self._bound.set_exception(error)
             return

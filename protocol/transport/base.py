@@ -16,6 +16,7 @@ __all__ = [
     "Caller",
     "CallerEvent",
     "Listener",
+    "Offended",
     "Pollable",
     "Poller",
     "Sent",
@@ -26,6 +27,9 @@ __all__ = [
 # Raw 32-byte CURVE key -> may it connect? Called from a thread of the transport's; an exception
 # counts as no.
 Admits: TypeAlias = Callable[[bytes], bool]
+# Told of a key whose connections were cut and that is refused from now on, or None where it cannot
+# be said whose it was; and why. Called from a thread of the transport's.
+Offended: TypeAlias = Callable[[bytes | None, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,9 @@ class Listener(Protocol):
 
     def send(self, route: bytes, header: bytes, payload: memoryview | None = None) -> Sent:
         """Never blocks. The payload must stay unchanged until it has left: snapshots do."""
+
+    def hang_up(self, key: bytes) -> None:
+        """Cut the connections of a key that is not to be heard any more."""
 
     def close(self) -> None: ...
 
@@ -110,8 +117,15 @@ class Poller(Protocol):
 
 
 class Transport(Protocol):
-    def listen(self, bind: str, *, admits: Admits) -> Listener:
+    def listen(
+        self, bind: str, *, admits: Admits, offended: Offended = lambda _key, _reason: None
+    ) -> Listener:
         """Bind, e.g. to tcp://0.0.0.0:0.
+
+        Args:
+            bind: where.
+            admits: which keys may connect.
+            offended: is told of a key that was shut out for what it sent.
 
         Raises:
             AddressError: the address is in use or not of this machine.

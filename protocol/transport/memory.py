@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from protocol.clock import MonotonicClock
 from protocol.errors import AddressError, TransportClosedError
-from protocol.transport.base import Admits, Arrival, CallerEvent, Pollable, Sent
+from protocol.transport.base import Admits, Arrival, CallerEvent, Offended, Pollable, Sent
 from protocol.transport.wake import SocketWake
 from protocol.wire.messages import MAX_REQUEST_BYTES
 
@@ -50,7 +50,9 @@ class MemoryTransport:
         self._made: list[_Listener | _Caller | SocketWake] = []
         self._is_closed = False
 
-    def listen(self, bind: str, *, admits: Admits) -> "_Listener":
+    def listen(
+        self, bind: str, *, admits: Admits, offended: Offended = lambda _key, _reason: None
+    ) -> "_Listener":
         host, _, port = bind.rpartition(":")
         with self._network.lock:
             address = f"{host}:{port if port != '0' else next(self._network.ports)}"
@@ -106,12 +108,17 @@ class _Listener:
                 return Sent.GONE
             return Sent.YES if caller.deliver(header, payload) else Sent.FULL
 
+    def hang_up(self, key: bytes) -> None:
+        with self._network.lock:
+            for route in [r for r, caller in self._callers.items() if caller.key == key]:
+                self.cut(route)
+
     def close(self) -> None:
         with self._network.lock:
             if self._network.listeners.get(self.address) is self:
                 del self._network.listeners[self.address]
                 for route in tuple(self._callers):
-                    self.hang_up(route)
+                    self.cut(route)
                 self.signal.close()
 
     def admit(self, caller: "_Caller", key: bytes) -> bytes | None:
@@ -129,7 +136,7 @@ class _Listener:
         self._inbox.append(arrival)
         self.signal.set()
 
-    def hang_up(self, route: bytes) -> None:
+    def cut(self, route: bytes) -> None:
         caller = self._callers.pop(route, None)
         if caller is not None:
             caller.lost()
@@ -142,7 +149,7 @@ class _Caller:
         self.signal = SocketWake()
         self._network = network
         self._address = address
-        self._key = key
+        self.key = key
         self._server_key = server_key
         self._inbox: deque[_Item] = deque()
         self._listener: _Listener | None = None
@@ -162,7 +169,7 @@ class _Caller:
                 return
             if listener.key != self._server_key:
                 return  # a real handshake fails without a word, and is tried for ever
-            route = listener.admit(self, self._key)
+            route = listener.admit(self, self.key)
             if route is not None:
                 self._listener, self._route = listener, route
                 self._tell(CallerEvent.CONNECTED)
@@ -175,9 +182,9 @@ class _Caller:
             if self._listener is None:
                 return False
             if len(header) > MAX_REQUEST_BYTES:
-                self._listener.hang_up(self._route)
+                self._listener.cut(self._route)
                 return True  # queued and gone, as far as a sender can tell
-            self._listener.put(Arrival(self._route, self._key, header, None))
+            self._listener.put(Arrival(self._route, self.key, header, None))
             return True
 
     def receive(
@@ -217,7 +224,7 @@ class _Caller:
             if self._is_closed:
                 return
             if self._listener is not None:
-                self._listener.hang_up(self._route)
+                self._listener.cut(self._route)
             self._is_closed = True
             self.signal.close()
 

@@ -15,8 +15,9 @@ import zmq
 
 from protocol.clock import MonotonicClock
 from protocol.errors import AddressError, TransportClosedError
-from protocol.transport.base import Admits, Arrival, Pollable, Sent
+from protocol.transport.base import Admits, Arrival, Offended, Pollable, Sent
 from protocol.transport.dealer import Dealer
+from protocol.transport.lines import Lines
 from protocol.transport.security import Curve, Options, Security
 from protocol.transport.wake import SocketWake
 from protocol.transport.zap import Zap
@@ -90,23 +91,26 @@ class ZeroMq:
         self._domains = count(1)
         self._made: set[_Listener | Dealer | SocketWake] = set()
 
-    def listen(self, bind: str, *, admits: Admits) -> "_Listener":
+    def listen(
+        self, bind: str, *, admits: Admits, offended: Offended = lambda _key, _reason: None
+    ) -> "_Listener":
         self._security.check(bind)
         if self._zap is None:
             # before the first listener: libzmq asks at once
             self._zap = Zap(self._context, key_of=self._security.key_of)
         domain = f"listener-{next(self._domains)}".encode()
-        self._zap.add(domain, admits)
         socket = self._context.socket(zmq.ROUTER)
         ours: Options = {zmq.ZAP_DOMAIN: domain}
         _configure(socket, bind, (_COMMON, _LISTENER, self._security.listener, ours))
+        lines = Lines(socket, offended)
+        self._zap.add(domain, admits, lines)
         try:
             socket.bind(bind)
         except zmq.ZMQError as error:
             self._zap.discard(domain)
             socket.close(0)
             raise _bind_error(bind, error) from error
-        listener = _Listener(socket, closed=self._made.discard)
+        listener = _Listener(socket, lines, closed=self._made.discard)
         self._made.add(listener)
         return listener
 
@@ -142,8 +146,11 @@ class ZeroMq:
 
 
 class _Listener:
-    def __init__(self, socket: _Socket, *, closed: Callable[["_Listener"], None]) -> None:
+    def __init__(
+        self, socket: _Socket, lines: Lines, *, closed: Callable[["_Listener"], None]
+    ) -> None:
         self.socket = socket
+        self._lines = lines
         self._closed = closed
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
@@ -159,6 +166,8 @@ class _Listener:
                 key = bytes.fromhex(str(frames[0].get("User-Id")))
             except zmq.ZMQError:
                 continue  # nobody authenticated it: cannot be, and must not matter
+            if not self._lines.heard(int(str(frames[0].get(zmq.SRCFD))), key):
+                continue
             payload = frames[1].bytes if len(frames) > 1 else None
             return Arrival(route.bytes, key, frames[0].bytes, payload)
         return None
@@ -174,6 +183,9 @@ class _Listener:
                 raise
             return Sent.GONE
         return Sent.YES
+
+    def hang_up(self, key: bytes) -> None:
+        self._lines.hang_up(key)
 
     def close(self) -> None:
         self.socket.close()
