@@ -28,6 +28,7 @@ from protocol.transport.base import (
     Caller,
     CallerEvent,
     Listener,
+    Offended,
     Pollable,
     Poller,
     Transport,
@@ -77,8 +78,10 @@ class Chaos:
         self._inner, self._weather, self._clock, self._seed = inner, weather, clock, seed
         self._numbers = count()
 
-    def listen(self, bind: str, *, admits: Admits) -> Listener:
-        return self._inner.listen(bind, admits=admits)
+    def listen(
+        self, bind: str, *, admits: Admits, offended: Offended = lambda _key, _reason: None
+    ) -> Listener:
+        return self._inner.listen(bind, admits=admits, offended=offended)
 
     def call(self, address: str, *, server_key: bytes) -> Caller:
         number = next(self._numbers).to_bytes(8)

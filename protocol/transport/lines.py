@@ -11,6 +11,7 @@ received since then belongs to one message that is not whole yet.
 
 import logging
 import os
+import resource
 import socket
 import struct
 from collections import deque
@@ -31,7 +32,7 @@ _Socket: TypeAlias = "zmq.Socket[bytes]"
 
 # A request has 4 kB, and at most 256 of them wait in libzmq; the kernel holds 6 MB by default.
 MAX_UNFINISHED_BYTES = 16 << 20
-MAX_LINES = 4096  # connections at a time; more are cut at once
+MAX_LINES = 4096  # connections at a time, and half of the descriptors; more are cut at once
 HANDSHAKE_S = 3.0  # from being accepted to being asked about, at most; libzmq gives up after 2
 MAX_PENDING = 4096  # handshakes whose connection has not spoken yet
 
@@ -58,6 +59,7 @@ class Lines:
     def __init__(self, listener: _Socket, offended: Offended) -> None:
         """Watch a listener that is not bound yet."""
         self._offended = offended
+        self._most = min(MAX_LINES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._lines: dict[int, _Line] = {}  # by descriptor
         self._pending: deque[tuple[float, str, bytes]] = deque(maxlen=MAX_PENDING)
         self._banned: set[bytes] = set()
@@ -117,8 +119,8 @@ class Lines:
         except OSError:
             return  # gone already
         line = self._lines[fd] = _Line(fd, peer, str(peer[0]), now_s)
-        if len(self._lines) > MAX_LINES:
-            self._drop(line, f"{MAX_LINES} connections are open, no more are taken")
+        if len(self._lines) > self._most:
+            self._drop(line, f"{self._most} connections are open, no more are taken")
 
     def check(self) -> None:
         """Cut whoever has sent too much that makes no message, and ban its key."""
