@@ -104,7 +104,9 @@ class Kinfolk:
         with closing(transport):
             events: Inbox[Event] = Inbox(transport.wake())
             bind = "tcp://127.0.0.1:0"
-            with Server(transport, bind=bind, name=SERVER, events=events) as server:
+            with Server(
+                transport, bind=bind, name=SERVER, events=events, sign_secret=bytes(32)
+            ) as server:
                 server.open(RUN, schema_digest(manifest.tensors))
                 server.members({k: PeerId(f"r{i}") for i, (k, _) in enumerate(shop.readers)})
                 for round_no, ref in enumerate(shop.refs, 1):
