@@ -9,6 +9,7 @@ import torch
 
 from peer.checkpoint import hold_snapshot, map_snapshot, write_snapshot
 from peer.work import SnapshotRef
+from protocol.codecs import Coder
 from protocol.ids import PeerId
 from protocol.params import Params
 from protocol.round import Contribution, Trained
@@ -91,15 +92,28 @@ def _manifest(origin: Origin, shared: Trained) -> SnapshotManifest:
 
 
 def read_contribution(
-    ref: SnapshotRef, *, freshness: float = 1.0, device: torch.device | None = None
+    ref: SnapshotRef,
+    *,
+    freshness: float = 1.0,
+    device: torch.device | None = None,
+    coder: Coder | None = None,
 ) -> Contribution:
-    """A snapshot on disk as a contribution; on the CPU its tensors are views of the file.
+    """A snapshot on disk as a contribution; on the CPU plain tensors are views of the file.
+
+    Args:
+        ref: which.
+        freshness: 1 when fresh, less when stale.
+        device: where its tensors are wanted.
+        coder: of the run, for a part that may be coded.
 
     Raises:
-        LayoutError: the file is shorter than its manifest says.
+        LayoutError: the file is shorter than its manifest says, or a tensor is not what is shared.
         OSError: it cannot be read.
     """
-    manifest, sections = map_snapshot(ref)
+    manifest, mapped = map_snapshot(ref)
+    sections: Sections = mapped
+    if coder is not None and manifest.part is Part.RESULT:
+        sections = coder.decode(mapped)
     if device is not None and device.type != "cpu":
         sections = {
             section: {name: t.to(device, non_blocking=True) for name, t in tensors.items()}

@@ -6,6 +6,7 @@ from peer.admission import first_unfinite, norm_fault
 from peer.admit import AdmitOptions
 from peer.exchange import read_contribution, sections_of
 from peer.work import Inspect, Inspected
+from protocol.codecs import Coder
 from protocol.errors import LayoutError
 from protocol.ids import PeerId
 from protocol.params import Params, norm
@@ -21,6 +22,8 @@ class Inspector:
         admit: AdmitOptions,
         own: Callable[[], Params],
         norms: Mapping[PeerId, float] | None = None,
+        *,
+        coder: Coder | None = None,
     ) -> None:
         """Prepare.
 
@@ -28,9 +31,11 @@ class Inspector:
             admit: which checks are on.
             own: gives the own point, with which neighbours are compared while they are few.
             norms: those that an earlier process remembered.
+            coder: of the run; None where nothing is coded.
         """
         self._admit = admit
         self._own = own
+        self._coder = coder
         self._norms: dict[PeerId, float] = dict(norms or {})
 
     @property
@@ -53,7 +58,7 @@ class Inspector:
         return Inspected(command.neighbour, command.snapshot.digest, fault)
 
     def _fault(self, neighbour: PeerId, command: Inspect, *, updates: bool) -> str:
-        trained = read_contribution(command.snapshot).trained
+        trained = read_contribution(command.snapshot, coder=self._coder).trained
         own = self._own()
         if odd := trained.params.keys() - own.keys():
             return f"a tensor {min(odd)} that the model does not have"

@@ -105,6 +105,7 @@ class Node:
         self._dialled: dict[PeerId, tuple[str, bytes]] = {}
         self._linked: tuple[View | None, frozenset[PeerId]] = (None, frozenset())  # when dialled
         self._hello: Hello | None = None
+        self._coded = b""  # digest of the schema that coded results have
         self._wakes: dict[str, float] = {}
         self._to_compare = ["sgd", "same"] if plan.alone else []
         self._ended = ""  # why the run ended for this peer; empty while it goes on
@@ -321,6 +322,7 @@ class Node:
         if self._run is None or self.settings is None:
             return ()
         settings = self.settings
+        self._coded = prepared.coded
         self._hello = Hello(WIRE_VERSION, self._run, self.plan.me, prepared.schema)
         self.machine = Machine(
             me=self.plan.me,
@@ -428,7 +430,11 @@ class Node:
                 silence_s = self.machine.pace.silence_s
                 sign_key = member.sign_key  # bound to the name for the whole run
                 self._links[name] = links.Link(
-                    self._hello, neighbour=name, sign_key=sign_key, silence_s=silence_s
+                    self._hello,
+                    neighbour=name,
+                    sign_key=sign_key,
+                    coded=self._coded,
+                    silence_s=silence_s,
                 )
             acts.append(Dial(name, *where))
         return tuple(acts)

@@ -6,11 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from peer.durable import step
-from peer.exchange import Origin, content_digest, hold_contribution, write_contribution
+from peer.exchange import (
+    Origin,
+    content_digest,
+    hold_contribution,
+    sections_of,
+    write_contribution,
+)
 from peer.layout import snapshot_file, snapshot_folder
 from peer.memory import Memory, write_memory
 from peer.mixers.replicated import unpack_state
 from peer.work import Published, SnapshotRef
+from protocol.codecs import Coder
 from protocol.errors import DataError
 from protocol.params import NOTHING, Params, State, sub
 from protocol.round import Start, Trained
@@ -18,7 +25,7 @@ from protocol.wire.codec import decode_document
 from protocol.wire.fields import as_text
 from protocol.wire.messages import Part, SnapshotManifest
 
-__all__ = ["Shelving", "remembered", "state_of", "update_of"]
+__all__ = ["Shelving", "coded", "remembered", "state_of", "update_of"]
 
 KEPT_ROUNDS = 2  # what the server serves: this one and the one before
 
@@ -119,6 +126,27 @@ def remembered(
         except OSError as error:
             trouble = f"{directory} cannot be written: {error.strerror or error}"
     return replace(published, trouble=as_text(trouble))
+
+
+def coded(coder: Coder, shared: Trained, sent: Trained) -> tuple[Trained, Trained]:
+    """What travels in place of what is shared, and the whole result as its readers will see it."""
+    travels = coder.encode(sections_of(shared))
+    read = coder.decode(travels)
+
+    def seen(whole: Params, section: str) -> Params:
+        return {name: read[section].get(name, t).to(t.device) for name, t in whole.items()}
+
+    return (
+        replace(
+            shared, params=travels["params"], buffers=travels["buffers"], extras=travels["extras"]
+        ),
+        replace(
+            sent,
+            params=seen(sent.params, "params"),
+            buffers=seen(sent.buffers, "buffers"),
+            extras=seen(sent.extras, "extras"),
+        ),
+    )
 
 
 _EMPTY = Trained(params=NOTHING, num_examples=0, num_steps=0)

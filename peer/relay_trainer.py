@@ -46,6 +46,7 @@ from peer.work import (
     Reply,
     Train,
 )
+from protocol.codecs import Coder
 from protocol.errors import ConfigError, LocalProtocolError
 from protocol.ids import PeerId
 from protocol.params import sub
@@ -71,6 +72,7 @@ class _Desk:
     start: Start  # its newest model
     opening: Trained  # what a peer shows before any training
     inspector: Inspector
+    coder: Coder  # of what peers send; a relay's model is where all begin, so it is exact
     directory: Path
     shelving: Shelving
     num_examples: int = 0  # behind the newest model
@@ -132,6 +134,9 @@ class RelayTrainer:
         start, opening = model.start, method.opening(model)
         is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
         exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
+        shared = method.mixer.share(opening, model.head)
+        specs = spec_body(sections_of(shared)) if shared is not None else ()
+        coder = Coder(settings.share.codec, specs)
         self._desk = _Desk(
             relay=PeerId(command.peer),
             run=command.run,
@@ -147,7 +152,8 @@ class RelayTrainer:
                 at_relay=True,
             ),
             start=start,
-            inspector=Inspector(settings.admit, lambda: self._ready().start.params),
+            inspector=Inspector(settings.admit, lambda: self._ready().start.params, coder=coder),
+            coder=coder,
             directory=Path(command.directory),
             shelving=Shelving(Path(command.directory)),
         )
@@ -155,10 +161,9 @@ class RelayTrainer:
             _go_on(
                 self._desk, settings, read_memory(Path(command.directory), command.memory, device)
             )
-        shared = method.mixer.share(opening, model.head)
-        specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
             schema=schema_digest(specs),
+            coded=schema_digest(coder.coded_specs),
             init=digest_of(start.params),
             shared=specs,
             exchange=exchange,
@@ -178,7 +183,8 @@ class RelayTrainer:
         began_s = time.perf_counter()
         desk = self._ready()
         contributions = [
-            read_contribution(part.snapshot, device=desk.device) for part in command.inputs
+            read_contribution(part.snapshot, device=desk.device, coder=desk.coder)
+            for part in command.inputs
         ]
         base = desk.base_here()
         if desk.exchange is Exchange.UPDATES:
@@ -233,7 +239,9 @@ def _go_on(desk: _Desk, settings: Settings, memory: Memory) -> None:
     desk.common.restore(memory.states["common"])
     desk.start = Start(trained.params, trained.buffers, trained.extras)
     desk.base, desk.num_examples = memory.base, trained.num_examples
-    desk.inspector = Inspector(settings.admit, lambda: desk.start.params, memory.norms)
+    desk.inspector = Inspector(
+        settings.admit, lambda: desk.start.params, memory.norms, coder=desk.coder
+    )
     desk.shelving = Shelving(desk.directory, newest=memory.round_no)
 
 

@@ -14,6 +14,7 @@ from peer.options.fields import number as real
 from peer.options.models import check_model
 from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, read
 from peer.pace import Pace
+from peer.share import ShareOptions
 from protocol.errors import ConfigError, RefusedError
 from protocol.topology import Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
@@ -48,6 +49,7 @@ _GROUPS: Mapping[str, type[Options]] = {
     "model": ModelOptions,
     "pace": Pace,
     "admit": AdmitOptions,
+    "share": ShareOptions,
 }
 _METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train")
 _WORDS = ("method", "model", "run.topology", "data.input")  # any text; checked where it is used
@@ -130,6 +132,7 @@ class Settings:
     model_options: ModelOptions
     pace: Pace
     admit: AdmitOptions
+    share: ShareOptions
     input_shape: tuple[int, ...]  # channels, height, width; empty while no data fixes it
     num_classes: int  # 0 while no data fixes it
     flat: Mapping[str, Value]
@@ -166,6 +169,7 @@ class Settings:
             model_options=build(ModelOptions, groups["model"]),
             pace=build(Pace, groups["pace"]),
             admit=build(AdmitOptions, groups["admit"]),
+            share=build(ShareOptions, groups["share"]),
             input_shape=_shape(str(flat.get("data.input", ""))),
             num_classes=int(flat.get("data.classes", 0)),
             flat=dict(flat),

@@ -19,9 +19,10 @@ from peer.memory import Memory, read_memory
 from peer.mixers.base import Mixer
 from peer.mixers.replicated import Replicated
 from peer.models.pool import ModelPool
-from peer.publishing import Shelving, remembered, state_of, update_of
+from peer.publishing import Shelving, coded, remembered, state_of, update_of
 from peer.roles import exchange_of
 from peer.solvers.base import Progress, Solver
+from peer.starts import arrive, owned
 from peer.work import (
     Adopt,
     Adopted,
@@ -43,9 +44,10 @@ from peer.work import (
     Train,
     TrainDone,
 )
+from protocol.codecs import Coder
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import NO_STATE, Params, State, weighted_mean
+from protocol.params import NO_STATE, Params, State
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
@@ -69,6 +71,7 @@ class _Learner:
     sent: Trained  # what the others are told in its place: the same, unless this peer attacks
     round_no: int  # of that result; 0 is the initial model
     inspector: Inspector
+    coder: Coder
     shelving: Shelving
     common: CommonModel | None = None  # where one start is common to all
     base: bytes = b""  # digest of the start point that `trained` came from
@@ -133,6 +136,9 @@ class Trainer:
             class_counts=bench.task.class_counts,
         )
         mixer, solver = bench.method.mixer, bench.method.solver
+        shared = mixer.share(initial, bench.model.head)
+        specs = spec_body(sections_of(shared)) if shared is not None else ()
+        coder = Coder(bench.settings.share.codec, specs)
         self._learner = _Learner(
             bench=bench,
             mixer=mixer,
@@ -143,7 +149,10 @@ class Trainer:
             trained=initial,
             sent=initial,
             round_no=0,
-            inspector=Inspector(bench.settings.admit, lambda: self._ready().trained.params),
+            inspector=Inspector(
+                bench.settings.admit, lambda: self._ready().trained.params, coder=coder
+            ),
+            coder=coder,
             shelving=Shelving(bench.directory),
             common=(
                 CommonModel(mixer, start, bench.settings.recipe.needs)
@@ -153,10 +162,9 @@ class Trainer:
         )
         if command.memory:
             _go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
-        shared = mixer.share(initial, bench.model.head)
-        specs = spec_body(sections_of(shared)) if shared is not None else ()
         return Prepared(
             schema=schema_digest(specs),
+            coded=schema_digest(coder.coded_specs),
             init=digest_of(start.params),
             shared=specs,
             exchange=exchange_of(bench.settings.recipe.mixer.name),
@@ -180,14 +188,16 @@ class Trainer:
         learner = self._ready()
         device = learner.bench.device
         others = [
-            read_contribution(part.snapshot, freshness=part.freshness, device=device)
+            read_contribution(
+                part.snapshot, freshness=part.freshness, device=device, coder=learner.coder
+            )
             for part in command.inputs
         ]
         mixed = self._mixed(learner, others, command)
         seconds = time.perf_counter() - began_s
         if not isinstance(mixed, Mixed):
             return MixDone(command.round_no, (), (), seconds, adopt=mixed)
-        learner.start = _own(mixed.start)
+        learner.start = owned(mixed.start)
         learner.degree = command.degree
         return mix_done(command.round_no, mixed, seconds)
 
@@ -201,11 +211,12 @@ class Trainer:
             degree=learner.degree,
             trained=learner.trained,
         )
+        if learner.common is not None or bench.attack is None:
+            own = replace(own, trained=learner.sent)  # as published: all mix the same values
         if learner.common is not None:
-            own = replace(own, trained=learner.sent)  # all copies aggregate the same packets
             return learner.common.mix(own if learner.round_no else None, others, command)
         if learner.round_no == 0 and others:
-            mixed = _arrive(learner.trained, others)
+            mixed = arrive(learner.trained, others)
             learner.mixer_state = learner.mixer.init(mixed.start)
             learner.solver_state = learner.solver.init(mixed.start)
             return mixed
@@ -300,6 +311,8 @@ class Trainer:
             more.append((Part.STATE, state_of(learner.common.state, shared)))
         if shared is not None and command.update:
             more.append((Part.UPDATE, update_of(learner.start, learner.sent, shared)))
+        if shared is not None and not learner.coder.is_exact:
+            shared, learner.sent = coded(learner.coder, shared, learner.sent)
         published = learner.shelving.publish(origin, shared, more)
         published = remembered(
             learner.bench.directory, published, _memory(learner), shared, learner.unsaved
@@ -365,26 +378,10 @@ def _go_on(learner: _Learner, memory: Memory) -> None:
     learner.start = Start(memory.trained.params, memory.trained.buffers)
     learner.base, learner.memory = memory.base, memory.aggregator
     learner.degree, learner.num_rounds = memory.degree, memory.num_rounds
-    learner.inspector = Inspector(admit, lambda: learner.trained.params, memory.norms)
+    learner.inspector = Inspector(
+        admit, lambda: learner.trained.params, memory.norms, coder=learner.coder
+    )
     learner.shelving = Shelving(learner.bench.directory, newest=memory.round_no)
-
-
-def _arrive(initial: Trained, others: list[Contribution]) -> Mixed:
-    """Begin as a late joiner does: at the neighbours' mean, and where they share nothing, anew."""
-    weights = {c.sender: c.freshness / sum(o.freshness for o in others) for c in others}
-    params = weighted_mean((c.trained.params, weights[c.sender]) for c in others)
-    buffers = weighted_mean((c.trained.buffers, weights[c.sender]) for c in others)
-    start = Start({**initial.params, **params}, {**initial.buffers, **buffers})
-    return Mixed(start, client_weight=weights)
-
-
-def _own(start: Start) -> Start:
-    """A start point that shares no memory with a receive buffer or with last round's result."""
-
-    def cloned(params: Params) -> Params:
-        return {name: tensor.detach().clone() for name, tensor in params.items()}
-
-    return Start(cloned(start.params), cloned(start.buffers), cloned(start.extras))
 
 
 def served_by(trained: Trained) -> tuple[Params, Params]:

@@ -168,6 +168,7 @@ class Score:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     schema: Digest  # of what is shared
+    coded: Digest  # of the same as the run's codec writes it
     init: Digest  # of the initial parameters
     shared: Annotated[
         tuple[TensorSpec, ...], Size(0, MAX_TENSORS)

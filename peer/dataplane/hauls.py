@@ -14,7 +14,12 @@ from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
 from peer.dataplane.holdings import Holdings
 from peer.dataplane.inbox import Inbox
 from peer.work import SnapshotRef
-from protocol.errors import AddressError, LayoutError, RemoteProtocolError
+from protocol.errors import (
+    AddressError,
+    LayoutError,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Poller, Transport
 from protocol.wire.codec import PEER, decode_document
@@ -143,15 +148,14 @@ class Hauls:
         self._begin_waiting(now_s)
 
     def hold(self, snapshot: SnapshotRef) -> None:
-        """What this node has published itself need not be fetched, should a neighbour have it too.
-
-        Raises:
-            OSError: the file is gone.
-        """
+        """What this node has published need not be fetched from a neighbour that has it too."""
         tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
         layout = Layout.of(tensors)
         num_bytes = layout.body_bytes
-        body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=num_bytes)
+        try:
+            body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=num_bytes)
+        except (LocalProtocolError, OSError):
+            return  # gone again: then it is fetched, as anything else
         digests = [spec.digest for spec in tensors]
         self._holdings.add(
             snapshot.path, body.piece(0, num_bytes), zip(digests, layout.places, strict=True)

@@ -92,6 +92,7 @@ class Link:
         *,
         neighbour: PeerId,
         sign_key: bytes,
+        coded: bytes = b"",
         silence_s: float = 10.0,
         reask_s: float = 20.0,
     ) -> None:
@@ -101,12 +102,15 @@ class Link:
             hello: how we greet.
             neighbour: the name that the server key belongs to.
             sign_key: the neighbour's, from the view; what it did not sign is not taken.
+            coded: digest of the schema that results have in the run's codec; plain ones are taken
+                too.
             silence_s: without a message while one is due, before the link counts as down, > 0.
             reask_s: until a standing question is put again, > 0.
         """
         self._hello = hello
         self._neighbour = neighbour
         self._sign_key = sign_key
+        self._coded = coded
         self._silence_s = silence_s
         self._reask_s = reask_s
         self._stage = _Stage.DOWN
@@ -256,8 +260,9 @@ class Link:
 
     def _schemas(self, manifest: SnapshotManifest) -> tuple[str, str]:
         """What was seen, and what the run has; only results have the run's."""
-        seen = schema_digest(manifest.tensors).hex()
-        return seen, self._hello.schema.hex() if manifest.part is Part.RESULT else seen
+        seen = schema_digest(manifest.tensors)
+        is_free = manifest.part is not Part.RESULT or seen == self._coded
+        return seen.hex(), seen.hex() if is_free else self._hello.schema.hex()
 
     def _acknowledged(self, run: bytes) -> tuple[Effect, ...]:
         if run != self._hello.run or not self._is_done:

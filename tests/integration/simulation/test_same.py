@@ -57,6 +57,18 @@ def play(folder: Path, method: str, more: str = "") -> None:
     ("method", "more", "said"),
     [
         ("kinfolk", "", "9 snapshots of 3 peers"),
+        pytest.param(
+            "fedc2i",
+            '[share]\ncodec = "int8"',
+            "9 snapshots of 3 peers",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "fedavg",
+            '[share]\ncodec = "bf16"\n[relay]',
+            "12 snapshots of 3 peers and a relay",
+            marks=pytest.mark.long,
+        ),
         pytest.param("craft", "", "9 snapshots of 3 peers", marks=pytest.mark.long),
         pytest.param("craft", ATTACKERS, "9 snapshots of 3 peers", marks=pytest.mark.long),
         pytest.param("kinfolk", ATTACKERS, "9 snapshots of 3 peers", marks=pytest.mark.long),

@@ -65,6 +65,7 @@ from tests.unit.machine.stage import manifest_of
 SCORE = Score(0.5, 1.0, 0.5, 1.0)
 PREPARED = Prepared(
     schema=schema_digest(()),
+    coded=schema_digest(()),
     init=b"i" * 32,
     shared=(),
     exchange=Exchange.NEIGHBOURS,

@@ -62,18 +62,17 @@ class Pupil:
         }
         settings = complete({**facts, **options})
         self.trainer = Trainer()
-        self.prepared = self.trainer.prepare(
-            Prepare(
-                name,
-                Role.PEER,
-                RUN,
-                tuple(Setting(key, value) for key, value in settings.items()),
-                str(self.shard),
-                "cpu",
-                str(self.folder),
-                attack,
-            )
+        self.order = Prepare(
+            name,
+            Role.PEER,
+            RUN,
+            tuple(Setting(key, value) for key, value in settings.items()),
+            str(self.shard),
+            "cpu",
+            str(self.folder),
+            attack,
         )
+        self.prepared = self.trainer.prepare(self.order)
 
     def play(self, round_no: int, inputs: list[SnapshotRef]) -> tuple[SnapshotRef, Evaluated]:
         """Play one round; the snapshot that it published, and its scores."""

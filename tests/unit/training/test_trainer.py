@@ -17,6 +17,7 @@ from peer.work import Alone, Evaluate, Mix, Publish, Train
 from peer.work import Input as Part
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
+from protocol.wire.layout import Layout, schema_digest
 from tests.unit.training.classroom import RUN, Pupil, write_digits
 
 
@@ -173,3 +174,51 @@ def test_a_shard_of_another_shape_is_refused(tmp_path: Path) -> None:
     write_digits(tmp_path / "odd.npz", first=0, num=10)
     with pytest.raises(DataError, match="inputs"):
         Pupil(tmp_path, "a", **{"data.input": "3x8x8"})
+
+
+@pytest.mark.parametrize(
+    ("codec", "method"), [("int8", "fedc2i"), ("int8", "scaffold"), ("bf16", "fedavg")]
+)
+def test_a_peer_mixes_its_own_result_as_the_others_read_it(
+    tmp_path: Path, codec: str, method: str
+) -> None:
+    options: dict[str, Value] = {"share.codec": codec, "method": method}
+    a = Pupil(tmp_path, "a", **options)
+    b = Pupil(tmp_path, "b", **options)
+    ref, _ = a.play(1, [])
+    read = read_contribution(ref, coder=b.trainer._ready().coder).trained
+    own = a.trainer._ready()
+    assert set(read.params) == set(own.sent.params)
+    assert all(torch.equal(read.params[name], own.sent.params[name]) for name in read.params)
+    assert all(torch.equal(read.extras[name], own.sent.extras[name]) for name in read.extras)
+    assert not all(torch.equal(read.params[n], own.trained.params[n]) for n in read.params)
+    assert b.fault("a", ref) == ""
+    manifest = map_snapshot(ref)[0]
+    assert schema_digest(manifest.tensors) == a.prepared.coded == b.prepared.coded
+    assert a.prepared.coded != a.prepared.schema
+
+
+def test_a_coded_result_is_smaller_by_what_the_codec_saves(tmp_path: Path) -> None:
+    sizes = {}
+    for name, codec in zip("abc", ("fp32", "bf16", "int8"), strict=True):
+        ref, _ = Pupil(tmp_path, name, **{"share.codec": codec}).play(1, [])
+        sizes[codec] = Layout.of(map_snapshot(ref)[0].tensors).body_bytes
+    assert sizes["bf16"] == pytest.approx(sizes["fp32"] / 2, rel=0.05)
+    assert sizes["int8"] == pytest.approx(sizes["fp32"] / 4, rel=0.15)
+
+
+@pytest.mark.parametrize("codec", ["fp32", "int8"])
+def test_another_process_goes_on_with_what_the_others_read(tmp_path: Path, codec: str) -> None:
+    a = Pupil(tmp_path, "a", **{"share.codec": codec, "method": "gossip"})
+    b = Pupil(tmp_path, "b", **{"share.codec": codec, "method": "gossip"})
+    from_b, _ = b.play(1, [])
+    a.trainer.mix(Mix(1, 1, (), ()))
+    a.trainer.train(Train(1), lambda _done, _planned: None)
+    a.trainer.evaluate(Evaluate(1))
+    memory = a.trainer.publish(Publish(1)).memory
+    assert memory
+    uninterrupted, _ = a.play(2, [from_b])
+    a.trainer = Trainer()
+    a.trainer.prepare(replace(a.order, memory=memory))
+    resumed, _ = a.play(2, [from_b])
+    assert resumed.digest == uninterrupted.digest

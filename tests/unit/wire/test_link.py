@@ -7,7 +7,9 @@ import pytest
 
 from protocol.errors import RemoteProtocolError
 from protocol.wire.codec import encode_document
+from protocol.wire.layout import schema_digest
 from protocol.wire.link import (
+    Answered,
     Finished,
     Link,
     LinkDown,
@@ -290,3 +292,20 @@ def test_a_welcome_under_another_name_is_a_breach() -> None:
     link.connected(0.0)
     with pytest.raises(RemoteProtocolError, match="a calls itself b"):
         link.receive(Welcome(B, 0), 1.0)
+
+
+def test_a_result_may_be_plain_or_coded_as_the_run_says_and_nothing_else() -> None:
+    coded = (TensorSpec("params", "w", "bfloat16", (3,), bytes(32)),)
+    link = Link(HELLO, neighbour=A, sign_key=SIGN_KEY, coded=schema_digest(coded))
+    link.connected(0.0)
+    link.receive(WELCOME, 0.0)
+
+    def hear(round_no: int, *tensors: TensorSpec) -> Any:
+        link.ask(round_no, 1.0)
+        told = encode_document(replace(manifest(round_no), tensors=tensors))
+        return link.receive(offer_of(told, round_no, round_no=round_no), 1.0)[0]
+
+    assert isinstance(hear(1, *coded), Answered)
+    assert isinstance(hear(2, *SPECS), Answered)
+    with pytest.raises(RemoteProtocolError, match="schema"):
+        hear(3, replace(coded[0], dtype="float16"))
