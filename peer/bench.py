@@ -16,8 +16,9 @@ import torch
 from peer.attacks import flip_labels, poison
 from peer.checkpoint import write_model
 from peer.data import Shard, Split, load_shard
+from peer.data.holdout import with_validation
 from peer.device import pick_device
-from peer.evaluate import evaluate
+from peer.evaluate import Outcomes, outcomes
 from peer.examples import Examples
 from peer.methods import Method
 from peer.models.pool import ModelPool
@@ -38,11 +39,23 @@ from protocol.ids import PeerId
 from protocol.params import Params
 from protocol.round import Start, Trained
 
-__all__ = ["MODEL_FILE", "Bench"]
+__all__ = ["MODEL_FILE", "Bench", "Examined"]
 
 MODEL_FILE = "model.safetensors"
 _NO_SCORE = -1.0
 _HUGE_NATS = 1e300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Examined:
+    """What a point makes of the own validation and test split; None where that split is empty."""
+
+    val: Outcomes | None
+    test: Outcomes | None
+
+    @property
+    def score(self) -> Score:
+        return Score(*_figures(self.val), *_figures(self.test))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -61,6 +74,7 @@ class Bench:
     device: torch.device
     told: str  # one line about the device, for the person
     attack: Attack | None  # how this peer harms the others
+    num_held_out: int  # validation samples that the shard's training split gave up
 
     @classmethod
     def set_up(cls, command: Prepare, pool: ModelPool) -> "Bench":
@@ -71,8 +85,10 @@ class Bench:
         """
         settings = Settings.read({s.key: s.value for s in command.settings})
         device, told = pick_device(command.device)
-        shard = load_shard(Path(command.data))
-        _check_fits(shard, settings)
+        whole = load_shard(Path(command.data))
+        _check_fits(whole, settings)
+        draw = stream_seed(settings.run.seed, PeerId(command.peer), "holdout", 0)
+        shard = with_validation(whole, settings.recipe.train.holdout, draw)
         seed = stream_seed(settings.run.seed, EVERYONE, "init", 0)
         raw = pool.raw(
             settings,
@@ -105,12 +121,19 @@ class Bench:
             device=device,
             told=told,
             attack=attack,
+            num_held_out=len(whole.train) - len(shard.train),
         )
 
     @contextmanager
     def seeded(self, purpose: str, round_no: int) -> Iterator[int]:
         with seeded(self.settings.run.seed, self.peer, purpose, round_no) as seed:
             yield seed
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether a model is trained alone beside the one that is shared."""
+        options = self.settings.recipe.serve
+        return options.never_worse and options.twin and len(self.val) > 0
 
     def initial(self) -> Start:
         """Where every peer begins."""
@@ -142,15 +165,19 @@ class Bench:
 
     def score(self, params: Params, buffers: Params, model: SplitModel | None = None) -> Score:
         """Accuracy and loss on the own validation and test splits, by `model` or the run's own."""
+        return self.examine(params, buffers, model).score
+
+    def examine(self, params: Params, buffers: Params, model: SplitModel | None = None) -> Examined:
+        """Ask `model`, or the run's own, about each example of the two splits."""
         model = model or self.model
-        val = evaluate(model, params, buffers, self.val)
-        test = evaluate(model, params, buffers, self.test)
-        return Score(
-            val.accuracy if val else _NO_SCORE,
-            _number(val.loss) if val else _NO_SCORE,
-            test.accuracy if test else _NO_SCORE,
-            _number(test.loss) if test else _NO_SCORE,
+        return Examined(
+            outcomes(model, params, buffers, self.val) if len(self.val) else None,
+            outcomes(model, params, buffers, self.test) if len(self.test) else None,
         )
+
+    def validate(self, params: Params, buffers: Params) -> Outcomes | None:
+        """Ask about each example of the validation split; None where there is none."""
+        return outcomes(self.model, params, buffers, self.val) if len(self.val) else None
 
     def save_model(self, params: Params, buffers: Params, round_no: int, served: str) -> None:
         """Write the personal model with all that is needed to use it elsewhere.
@@ -195,6 +222,13 @@ def _check_fits(shard: Shard, settings: Settings) -> None:
 
 def _examples(split: Split, device: torch.device) -> Examples:
     return Examples(torch.from_numpy(split.x), torch.from_numpy(split.y)).to(device)
+
+
+def _figures(found: Outcomes | None) -> tuple[float, float]:
+    """Accuracy and mean loss."""
+    if found is None:
+        return _NO_SCORE, _NO_SCORE
+    return found.correct.double().mean().item(), _number(found.losses.mean().item())
 
 
 def _number(value: float) -> float:

@@ -1,7 +1,7 @@
 """What is told of a run: to the person who watches, and to the run directory. Decides nothing."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from peer.data import ShardFacts
@@ -13,8 +13,9 @@ from peer.options.attack import Attack
 from peer.options.solvers import PrivacyOptions
 from peer.record import RoundRecord
 from peer.roles import Role
+from peer.settings import Settings
 from peer.summary import summarise
-from peer.work import Score
+from peer.work import Prepared, Score
 from protocol.clock import wall_s
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
@@ -90,6 +91,7 @@ class Chronicle:
     def started(self, act: Started) -> None:
         self._rounds = act.settings.run.rounds
         prepared = act.prepared
+        self._samples = prepared.num_examples  # the shard may have given some up for validation
         self._event(
             "started",
             peer=self._peer,
@@ -100,6 +102,8 @@ class Chronicle:
             device=prepared.device,
             parameters=prepared.num_parameters,
             samples=prepared.num_examples,
+            validation=prepared.num_validation,
+            held_out=prepared.num_held_out,
             domain=self._domain,
             camp=self._camp,
             attack=act.attack or None,
@@ -116,6 +120,8 @@ class Chronicle:
         if act.attack:
             self._attack = act.attack
             self._display.line(f"this peer ATTACKS the others: {Attack.parse(act.attack).told}")
+        for line in _of_serving(settings, prepared):
+            self._display.line(line)
 
     def lobby(self, lobby: Lobby) -> None:
         if lobby == self._lobby:
@@ -222,6 +228,26 @@ def _told_privacy(privacy: PrivacyOptions) -> str:
     if privacy.dp_chance == "seeded":
         told += "; the noise follows from the run's seed, which all know: IT HIDES NOTHING"
     return told
+
+
+def _of_serving(settings: Settings, prepared: Prepared) -> Iterator[str]:
+    """What a person must know of how the model is chosen that this peer serves, and of its cost."""
+    if prepared.num_held_out:
+        yield (
+            f"the shard has no validation split: {prepared.num_held_out} of its "
+            f"{prepared.num_held_out + prepared.num_examples} training samples are held out for it"
+        )
+    serve = settings.recipe.serve
+    if not serve.never_worse or not prepared.num_examples:
+        return
+    if not prepared.num_validation:
+        yield "serve.never_worse has no validation sample to go by: what is trained is served"
+        return
+    told = f"the model that does best on {prepared.num_validation} validation samples is served"
+    if serve.twin:
+        yield f"{told}; a twin trains alone beside it, which takes a second pass in each round"
+    else:
+        yield f"{told}; without a twin, nothing tells whether training alone would be better"
 
 
 def _tested(score: Score) -> bool:

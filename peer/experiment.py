@@ -34,7 +34,7 @@ __all__ = [
 MAX_PEERS = 256  # as processes of one machine
 
 METHOD_TABLES = ("method", "mixer", "solver", "aggregator")
-OPTION_TABLES = ("train", "model", "mix", "pace", "admit", "share")
+OPTION_TABLES = ("train", "model", "mix", "serve", "pace", "admit", "share")
 _RELAY_KEYS = ("name", "aggregator", "gpu")
 _RUN_KEYS = ("name", "founders", "seed", "rounds", "topology", "participation")
 

@@ -8,7 +8,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -174,6 +174,7 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "waited_s": round(record.waited_s, 4),
         "mix_s": round(record.mix_s, 4),
         "train_s": round(record.train_s, 4),
+        "twin_s": round(record.twin_s, 4),
         "round_s": round(record.round_s, 4),
         "num_steps": record.num_steps,
         "train_loss": record.train_loss,
@@ -182,6 +183,8 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "trained": _score(record.trained),
         "own": _score(record.own),
         "served": record.served,
+        "twin": _score(record.twin),
+        "candidates": [asdict(candidate) for candidate in record.candidates],
         "client_weight": {
             weights.sender: weights.client_weight
             for weights in record.weights

@@ -67,14 +67,14 @@ def write_memory(directory: Path, memory: Memory, *, published: Trained | None) 
         results["sent"] = memory.sent
     for which, result in results.items():
         for section, name, tensor in _points(result):
-            if published is not None and (getattr(published, section) or {}).get(name) is tensor:
+            if published is not None and _holds(published, section, name, tensor):
                 there.append([which, section, name])
             else:
                 tensors[json.dumps([which, section, name])] = tensor
-    slots: list[list[str]] = []
+    slots: list[tuple[str, str, list[str]]] = []  # names in order: digests of a point depend on it
     for slot, state in memory.states.items():
         for key, params in state.items():
-            slots.append([slot, key])
+            slots.append((slot, key, list(params)))
             tensors |= {json.dumps([slot, key, name]): t for name, t in params.items()}
     card = {
         "version": VERSION,
@@ -125,6 +125,11 @@ def _points(result: Trained) -> Iterator[tuple[str, str, Tensor]]:
         yield from ((section, name, tensor) for name, tensor in params.items())
 
 
+def _holds(published: Trained, section: str, name: str, tensor: Tensor) -> bool:
+    """Whether the snapshot has it; what is personal never leaves a peer."""
+    return section != "personal" and getattr(published, section).get(name) is tensor
+
+
 def _evidence(result: Trained) -> Mapping[str, object]:
     """What of a result is no tensor, and the order of those that are."""
     return {
@@ -147,11 +152,8 @@ def _remembered(
                 found[which, section, name] = tensor.to(device)
     results = {which: _result(which, told, found) for which, told in card["results"].items()}
     states: dict[str, dict[str, dict[str, Tensor]]] = {}
-    for slot, key in card["slots"]:
-        states.setdefault(slot, {})[key] = {}
-    for (slot, key, name), tensor in found.items():
-        if slot not in results:
-            states[slot][key][name] = tensor
+    for slot, key, names in card["slots"]:
+        states.setdefault(slot, {})[key] = {name: found[slot, key, name] for name in names}
     return Memory(
         round_no=card["round"],
         trained=results["trained"],

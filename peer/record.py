@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peer.work import Group, Score, Weights
+from peer.work import Candidate, Group, Score, Weights
 from protocol.ids import PeerId
 
 __all__ = ["RoundRecord"]
@@ -22,6 +22,7 @@ class RoundRecord:
     waited_s: float = 0.0  # in COLLECT
     mix_s: float = 0.0
     train_s: float = 0.0
+    twin_s: float = 0.0  # in which the twin was trained
     round_s: float = 0.0  # from the start of COLLECT to the published result
     num_steps: int = 0
     train_loss: float = 0.0  # mean over the steps, nats
@@ -29,7 +30,9 @@ class RoundRecord:
     mixed: Score | None = None
     trained: Score | None = None
     own: Score | None = None
-    served: str = "trained"
+    served: str = "trained"  # which model `own` is
+    twin: Score | None = None  # of the model that is trained alone, where there is one
+    candidates: tuple[Candidate, ...] = ()  # that might have been served
     weights: tuple[Weights, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()  # of layers, as an aggregator sees them

@@ -51,7 +51,7 @@ _GROUPS: Mapping[str, type[Options]] = {
     "admit": AdmitOptions,
     "share": ShareOptions,
 }
-_METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train")
+_METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train", "serve")
 _WORDS = ("method", "model", "run.topology", "data.input")  # any text; checked where it is used
 _COUNTS = ("wire", "data.classes")
 

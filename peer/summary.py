@@ -1,7 +1,8 @@
 """A peer's row of `result.json`, which it leaves as `summary.json` when it has finished."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -36,7 +37,9 @@ class PeerSummary:
     mixed_accuracy: float | None
     trained_accuracy: float | None
     own_accuracy: float | None
-    served: str  # which model `own` is: trained, personal
+    served: str  # which model `own` is: trained, personal, mixed, twin, or two with a + between
+    served_rounds: Mapping[str, int]  # in how many rounds each model was the one that was served
+    twin_accuracy: float | None  # of the model that is trained alone beside the shared one
     helped_most_by: str | None  # the neighbour with the most weight over the last half
     epsilon: float | None = None  # of differential privacy, spent in all; None: not private
     attack: str = ""  # how this peer harmed the others; empty: it did not
@@ -52,6 +55,9 @@ class PeerSummary:
                 raise DataError(f"{key} is {value}, must be in [0, 1]")
             if isinstance(value, int | float) and not value >= 0:
                 raise DataError(f"{key} is {value}, must be >= 0")
+        for name, count in self.served_rounds.items():
+            if type(count) is not int or count < 1:
+                raise DataError(f"served_rounds has {count!r:.60} for {name}, must be >= 1")
 
 
 _NONE = type(None)
@@ -68,6 +74,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "trained_accuracy": (float, _NONE),
     "own_accuracy": (float, _NONE),
     "served": (str,),
+    "served_rounds": (dict,),
+    "twin_accuracy": (float, _NONE),
     "helped_most_by": (str, _NONE),
     "epsilon": (float, _NONE),
     "attack": (str,),
@@ -103,10 +111,17 @@ def summarise(
         trained_accuracy=_accuracy(last.trained if last else None),
         own_accuracy=_accuracy(last.own if last else None),
         served=last.served if last else "",
+        served_rounds=served_rounds(records),
+        twin_accuracy=_accuracy(last.twin if last else None),
         helped_most_by=tabulate(records).helped_most_by(peer),
         epsilon=last.epsilon if last else None,
         attack=attack,
     )
+
+
+def served_rounds(records: Iterable[RoundRecord]) -> dict[str, int]:
+    """In how many rounds each model was the one that was served: the most frequent first."""
+    return dict(Counter(record.served for record in records if record.own).most_common())
 
 
 def _accuracy(score: Score | None) -> float | None:

@@ -6,7 +6,7 @@ process runs it behind a pipe; a simulator may call it directly.
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from peer.admission import first_unfinite
@@ -21,8 +21,10 @@ from peer.mixers.replicated import Replicated
 from peer.models.pool import ModelPool
 from peer.publishing import Shelving, coded, remembered, state_of, update_of
 from peer.roles import exchange_of
+from peer.serving import serve, served_by
 from peer.solvers.base import Progress, Solver
 from peer.starts import arrive, owned
+from peer.twin import Twin, halves, silent, train_twin
 from peer.work import (
     Adopt,
     Adopted,
@@ -47,7 +49,7 @@ from peer.work import (
 from protocol.codecs import Coder
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import NO_STATE, Params, State
+from protocol.params import NO_STATE, State
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
@@ -79,6 +81,8 @@ class _Learner:
     degree: int = 0
     num_rounds: int = 0  # trained so far: the budget of those who train alone
     unsaved: str = ""  # why the personal model of this round could not be written
+    twin: Twin | None = None
+    twin_state: State = field(default_factory=lambda: NO_STATE)
 
 
 class Trainer:
@@ -139,6 +143,7 @@ class Trainer:
         shared = mixer.share(initial, bench.model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         coder = Coder(bench.settings.share.codec, specs)
+        twin = Twin(solver) if bench.has_twin else None
         self._learner = _Learner(
             bench=bench,
             mixer=mixer,
@@ -159,6 +164,8 @@ class Trainer:
                 if isinstance(mixer, Replicated)
                 else None
             ),
+            twin=twin,
+            twin_state=twin.init(start) if twin is not None else NO_STATE,
         )
         if command.memory:
             _go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
@@ -172,6 +179,8 @@ class Trainer:
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
             device=bench.told,
+            num_validation=len(bench.val),
+            num_held_out=bench.num_held_out,
         )
 
     # -- admission ---------------------------------------------------------------------------
@@ -237,9 +246,10 @@ class Trainer:
         """Train from the round's start point; a result that is not finite is thrown away."""
         began_s = time.perf_counter()
         learner = self._ready()
+        ours, twins = (progress, silent) if learner.twin is None else halves(progress)
         with learner.bench.seeded("train", command.round_no) as seed:
             trained, state = learner.bench.method.train(
-                learner.solver_state, learner.start, learner.bench.task, seed, progress
+                learner.solver_state, learner.start, learner.bench.task, seed, ours
             )
         loss = trained.train_loss
         points = (trained.params, trained.buffers, trained.extras, trained.personal or {})
@@ -260,8 +270,11 @@ class Trainer:
         learner.base = digest_of(learner.start.params)
         learner.memory = learner.common.memory if learner.common is not None else b""
         seconds = time.perf_counter() - began_s
+        learner.twin_state, twin_s = train_twin(
+            learner.twin, learner.twin_state, learner.bench, command.round_no, twins
+        )
         spent = learner.bench.epsilon(trained.num_steps * learner.num_rounds)
-        return TrainDone(command.round_no, trained.num_steps, finite(loss), seconds, spent)
+        return TrainDone(command.round_no, trained.num_steps, finite(loss), seconds, spent, twin_s)
 
     # -- EVALUATE, PUBLISH ---------------------------------------------------------------------
 
@@ -269,20 +282,14 @@ class Trainer:
         """Score the round's start point and result; write the model that the peer serves."""
         began_s = time.perf_counter()
         learner = self._ready()
-        bench, trained = learner.bench, learner.trained
-        mixed_score = bench.score(learner.start.params, learner.start.buffers)
-        trained_score = bench.score(trained.params, trained.buffers)
-        served, own_score = "trained", trained_score
-        params, buffers = served_by(trained)
-        if trained.personal is not None:
-            served, own_score = "personal", bench.score(params, buffers)
-        learner.unsaved = ""
+        twin = learner.twin.serves(learner.twin_state) if learner.twin is not None else None
+        found = serve(learner.bench, learner.start, learner.trained, twin)
+        learner.unsaved, point = "", found.point
         try:
-            bench.save_model(params, buffers, command.round_no, served)
+            learner.bench.save_model(point.params, point.buffers, command.round_no, point.name)
         except DataError as error:  # the one before stays; the round goes on
             learner.unsaved = str(error.args[0])
-        seconds = time.perf_counter() - began_s
-        return Evaluated(command.round_no, mixed_score, trained_score, own_score, served, seconds)
+        return found.told(command.round_no, time.perf_counter() - began_s)
 
     def publish(self, command: Publish) -> Published:
         """Write what is served from now on and what is remembered; drop the round before the last.
@@ -335,7 +342,7 @@ class Trainer:
         rounds = self._ready().num_rounds
         for round_no in range(1, rounds + 1):
             with bench.seeded("train", round_no) as seed:
-                trained, state = solver.train(state, start, task, seed, _silent)
+                trained, state = solver.train(state, start, task, seed, silent)
             start = Start(trained.params, trained.buffers)
             params, buffers = served_by(trained)
             progress(round_no, rounds)
@@ -351,6 +358,7 @@ class Trainer:
 def _memory(learner: _Learner) -> Memory:
     """What another process needs to go on after this round."""
     states = {"mixer": learner.mixer_state, "solver": learner.solver_state}
+    states["twin"] = learner.twin_state
     if learner.common is not None:
         states["common"] = learner.common.state
     return Memory(
@@ -371,6 +379,8 @@ def _go_on(learner: _Learner, memory: Memory) -> None:
     admit = learner.bench.settings.admit
     learner.mixer_state = memory.states.get("mixer", NO_STATE)
     learner.solver_state = memory.states.get("solver", NO_STATE)
+    if learner.twin is not None:
+        learner.twin_state = memory.states["twin"]
     if learner.common is not None:
         learner.common.restore(memory.states["common"])
     learner.trained, learner.round_no = memory.trained, memory.round_no
@@ -382,13 +392,3 @@ def _go_on(learner: _Learner, memory: Memory) -> None:
         admit, lambda: learner.trained.params, memory.norms, coder=learner.coder
     )
     learner.shelving = Shelving(learner.bench.directory, newest=memory.round_no)
-
-
-def served_by(trained: Trained) -> tuple[Params, Params]:
-    """Parameters and buffers of the model that a peer serves: `personal`, where it has one."""
-    own = {**trained.params, **trained.buffers, **(trained.personal or {})}
-    return {n: own[n] for n in trained.params}, {n: own[n] for n in trained.buffers}
-
-
-def _silent(done: int, planned: int) -> None:
-    """A step of a training whose rounds are told instead."""

@@ -18,6 +18,7 @@ __all__ = [
     "Adopted",
     "Alone",
     "AloneDone",
+    "Candidate",
     "Command",
     "Evaluate",
     "Evaluated",
@@ -178,6 +179,8 @@ class Prepared:
     num_examples: Annotated[int, Range(0, 2**48)]
     class_counts: Annotated[tuple[int, ...], Size(0, 65536)]
     device: Text
+    num_validation: Annotated[int, Range(0, 2**48)] = 0  # samples of the validation split
+    num_held_out: Annotated[int, Range(0, 2**48)] = 0  # of those, taken from the training split
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,19 @@ class TrainDone:
     loss: _Number  # mean over the steps of the round, nats
     seconds: Seconds
     epsilon: _Number = -1.0  # spent in all rounds so far; -1 where training is not private
+    twin_seconds: Seconds = 0.0  # in which the twin was trained, beside them
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that might have been served, on the validation split."""
+
+    name: Name
+    share: Fraction  # of the second model, where it lies between two; else 1
+    val_accuracy: Fraction
+    val_loss: _Number
+    wins: Annotated[int, Range(0, 2**48)]  # examples that it has right, and the round's result not
+    defeats: Annotated[int, Range(0, 2**48)]  # the other way round
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +267,10 @@ class Evaluated:
     mixed: Score
     trained: Score
     own: Score  # of the model that the peer serves to its user
-    served: Annotated[str, Size(1, 32)]  # which one that is: trained, personal
+    served: Name  # which one that is: trained, personal, mixed, twin, or two with a + between
     seconds: Seconds
+    twin: Annotated[tuple[Score, ...], Size(0, 1)] = ()  # of the model that is trained alone
+    candidates: Annotated[tuple[Candidate, ...], Size(0, 64)] = ()
 
 
 @dataclass(frozen=True, slots=True)

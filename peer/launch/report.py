@@ -6,7 +6,7 @@ from peer.affinity import Affinity
 from peer.experiment import Experiment
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
-from peer.launch.result import Result, findings, remarks, table, write_result
+from peer.launch.result import Result, findings, remarks, served_table, table, write_result
 from peer.ledger import SUMMARY
 from peer.past import past_affinity, read_past
 from peer.pictures import draw_curves, draw_influence
@@ -40,6 +40,8 @@ def report(
         return
     influence = _draw(experiment, directory, progress)
     result.print(table(whole))
+    if (choices := served_table(whole)) is not None:
+        result.print(choices)
     for line in (*remarks(whole), *findings(influence)):
         result.print(line, highlight=False, markup=False, soft_wrap=True)
     progress.print(f"Results are in {directory.root}.", highlight=False, markup=False)

@@ -1,7 +1,8 @@
 """What a launched run came to: result.json, a table, and what its influence shows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from peer.experiment import Experiment
 from peer.launch.board import Failure
 from peer.summary import PeerSummary
 
-__all__ = ["RelayRow", "Result", "findings", "remarks", "table", "write_result"]
+__all__ = ["RelayRow", "Result", "findings", "remarks", "served_table", "table", "write_result"]
 
 _NO_VALUE = "-"
 
@@ -36,6 +37,7 @@ class Result:
     seed: int
     preset: str
     rounds: int
+    served_rounds: Mapping[str, int]  # of all peers: in how many rounds each model was served
     peers: tuple[PeerSummary, ...]
     failed: tuple[Failure, ...]
     relays: tuple[RelayRow, ...] = ()
@@ -56,6 +58,7 @@ class Result:
             seed=settings.run.seed,
             preset=settings.method,
             rounds=settings.run.rounds,
+            served_rounds=_total(peer.served_rounds for peer in summaries),
             peers=tuple(summaries),
             failed=tuple(failures),
             relays=tuple(
@@ -69,6 +72,14 @@ class Result:
             ),
             gone=tuple(gone),
         )
+
+
+def _total(rows: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sum of the peers' rows, the most frequent first."""
+    total = Counter[str]()
+    for row in rows:
+        total.update(row)
+    return dict(total.most_common())
 
 
 def write_result(path: Path, result: Result) -> None:
@@ -138,6 +149,27 @@ def _of_relay(relay: RelayRow) -> str:
     line = f"{relay.id} aggregated {relay.rounds_finished} rounds with {relay.aggregator}"
     missed = f"; somebody was missing in {relay.rounds_degraded}" if relay.rounds_degraded else ""
     return line + missed
+
+
+def served_table(result: Result) -> Table | None:
+    """Lay out in which share of its rounds each peer served which model; None without a choice."""
+    if len(result.served_rounds) < 2:
+        return None
+    shown = Table(box=SIMPLE, padding=0, show_edge=False, show_footer=True, highlight=False)
+    shown.add_column("served", "all peers", no_wrap=True)
+    for name in result.served_rounds:
+        share = _share_of(result.served_rounds, name)
+        shown.add_column(name, share, justify="right", no_wrap=True)
+    shown.add_column("in the end", no_wrap=True)
+    for peer in result.peers:
+        shares = (_share_of(peer.served_rounds, name) for name in result.served_rounds)
+        shown.add_row(peer.id, *shares, peer.served)
+    return shown
+
+
+def _share_of(rounds: Mapping[str, int], name: str) -> str:
+    total = sum(rounds.values())
+    return _percent(rounds.get(name, 0) / total if total else None)
 
 
 def _percent(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 Flat keys are what the run's manifest carries: `mixer = fedc2i`, `mixer.gamma = 5.0`, `mix.buffers`,
 `solver`, `solver.lr`, `train.batch_size`, `aggregator`. `mixer.*`, `solver.*` and `aggregator.*`
-belong to the method of that name; `mix.*` and `train.*` hold for every one.
+belong to the method of that name; `mix.*`, `train.*` and `serve.*` hold for every one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from peer.options.methods import (
     Entry,
     MixOptions,
     Need,
+    ServeOptions,
     TrainOptions,
 )
 from peer.options.solvers import PrivacyOptions
@@ -41,10 +42,19 @@ SLOTS: Mapping[str, Registry] = {
     "solver": Registry("solver", SOLVERS),
     "aggregator": Registry("aggregator", AGGREGATORS),
 }
-COMMON: Mapping[str, type[Options]] = {"mix": MixOptions, "train": TrainOptions}
+COMMON: Mapping[str, type[Options]] = {
+    "mix": MixOptions,
+    "train": TrainOptions,
+    "serve": ServeOptions,
+}
 
 PRESETS: Mapping[str, Mapping[str, Value]] = {
-    "kinfolk": {"mixer": "fedc2i", "solver": "fedconst", "aggregator": "craft"},
+    "kinfolk": {
+        "mixer": "fedc2i",
+        "solver": "fedconst",
+        "aggregator": "craft",
+        "serve.never_worse": True,
+    },
     "fedc2i": {"mixer": "fedc2i", "solver": "sgd", "aggregator": "none"},
     "gossip": {"mixer": "fedavg", "solver": "sgd", "aggregator": "none"},
     "local": {"mixer": "local", "solver": "sgd", "aggregator": "none"},
@@ -108,6 +118,7 @@ class Recipe:
     aggregator: Chosen
     mix: MixOptions
     train: TrainOptions
+    serve: ServeOptions
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -126,7 +137,9 @@ class Recipe:
         flat: dict[str, Value] = {}
         for slot, chosen in slots.items():
             flat |= {slot: chosen.name} | _prefixed(slot, values(chosen.options))
-        return flat | _prefixed("mix", values(self.mix)) | _prefixed("train", values(self.train))
+        for section in COMMON:
+            flat |= _prefixed(section, values(getattr(self, section)))
+        return flat
 
 
 def _prefixed(section: str, options: Mapping[str, Value]) -> dict[str, Value]:
@@ -179,7 +192,12 @@ def read(flat: Mapping[str, Value]) -> Recipe:
             "would keep a part on each peer",
             hint="take mix.buffers = average",
         )
-    return Recipe(**chosen, mix=mix, train=build(TrainOptions, sections["train"]))
+    return Recipe(
+        **chosen,
+        mix=mix,
+        train=build(TrainOptions, sections["train"]),
+        serve=build(ServeOptions, sections["serve"]),
+    )
 
 
 def converted(preset: str, explicit: Mapping[str, Value]) -> dict[str, Value]:

@@ -26,7 +26,7 @@ def copied(params: Params) -> Params:
 
 def restored(state: State) -> State:
     """Through a file's bytes, in which a section without tensors leaves no trace."""
-    flat = {f"{s}/{n}": t for s, params in state.items() for n, t in params.items()}
+    flat = {f"{s}/{n}": t.clone() for s, params in state.items() for n, t in params.items()}
     sections: dict[str, dict[str, Tensor]] = {}
     for key, tensor in load(save(flat)).items():
         section, _, name = key.partition("/")

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,7 @@ def test_a_summary_holds_the_last_round_and_the_alone_models(tmp_path: Path) -> 
     assert (summary.own_accuracy, summary.mixed_accuracy) == (0.75, None)
     assert (summary.alone_sgd_accuracy, summary.alone_same_solver_accuracy) == (0.125, None)
     assert (summary.served, summary.helped_most_by) == ("trained", "b")
+    assert (summary.served_rounds, summary.twin_accuracy) == ({"trained": 2}, None)
 
 
 def test_a_summary_out_of_bounds_is_refused() -> None:
@@ -123,6 +125,19 @@ def test_a_summary_out_of_bounds_is_refused() -> None:
         PeerSummary(**{**fields, "own_accuracy": 1.5})
     with pytest.raises(DataError, match="camp is True, must be int"):
         PeerSummary(**{**fields, "camp": True})
+    with pytest.raises(DataError, match="served_rounds has 0 for twin, must be >= 1"):
+        PeerSummary(**{**fields, "served_rounds": {"twin": 0}})
+
+
+def test_a_summary_counts_how_often_each_model_was_served() -> None:
+    score = Score(0.5, 1.0, 0.5, 1.0)
+    records = [
+        replace(record(number, weights(A, 1.0, 1.0), test=0.25), served=served, twin=score)
+        for number, served in enumerate(["trained", "twin", "twin"], 1)
+    ]
+    summary = summarise(records, peer="a", domain="d", camp=0, samples=1, alone={})
+    assert list(summary.served_rounds.items()) == [("twin", 2), ("trained", 1)]
+    assert (summary.served, summary.twin_accuracy) == ("twin", 0.5)
 
 
 def test_a_torn_last_line_is_left_out_and_written_over(tmp_path: Path) -> None:

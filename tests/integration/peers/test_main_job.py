@@ -100,7 +100,9 @@ def test_every_peer_leaves_its_summary_model_and_influence(run: Run) -> None:
     for name in PEERS:
         summary = read_summary(run.folders[name] / "summary.json")
         assert (summary.id, summary.rounds_finished, summary.rounds_degraded) == (name, ROUNDS, 0)
-        assert summary.own_accuracy == summary.trained_accuracy is not None
+        assert None not in (summary.own_accuracy, summary.trained_accuracy, summary.twin_accuracy)
+        assert sum(summary.served_rounds.values()) == ROUNDS
+        assert summary.served in summary.served_rounds
         model = load_file(run.folders[name] / "model.safetensors")
         assert all(np.isfinite(tensor).all() for tensor in model.values())
         with np.load(run.folders[name] / "influence.npz") as influence:

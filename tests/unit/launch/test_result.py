@@ -10,7 +10,15 @@ from rich.console import Console
 
 from peer.affinity import Affinity
 from peer.launch.board import Failure
-from peer.launch.result import RelayRow, Result, findings, remarks, table, write_result
+from peer.launch.result import (
+    RelayRow,
+    Result,
+    findings,
+    remarks,
+    served_table,
+    table,
+    write_result,
+)
 from peer.summary import PeerSummary
 
 
@@ -28,6 +36,8 @@ def summary(name: str, own: float, alone: float | None = 0.5) -> PeerSummary:
         trained_accuracy=own,
         own_accuracy=own,
         served="trained",
+        served_rounds={"trained": 3, "twin": 1},
+        twin_accuracy=None,
         helped_most_by="b" if name == "a" else None,
     )
 
@@ -37,6 +47,7 @@ RESULT = Result(
     seed=3,
     preset="kinfolk",
     rounds=4,
+    served_rounds={"trained": 6, "twin": 2},
     peers=(summary("a", 0.75), summary("b", 1.0)),
     failed=(Failure("c", -9, "it was killed by SIGKILL"),),
 )
@@ -59,6 +70,8 @@ def test_result_json_has_the_rows_and_whoever_failed(tmp_path: Path) -> None:
         "trained_accuracy": 0.75,
         "own_accuracy": 0.75,
         "served": "trained",
+        "served_rounds": {"trained": 3, "twin": 1},
+        "twin_accuracy": None,
         "helped_most_by": "b",
         "epsilon": None,
         "attack": "",
@@ -89,6 +102,19 @@ def test_a_relay_has_a_line_of_its_own_and_no_row() -> None:
     Console(file=out, width=80).print(table(with_relay))
     assert "hub" not in out.getvalue()
     assert remarks(with_relay)[1] == "hub aggregated 4 rounds with craft; somebody was missing in 1"
+
+
+def test_a_second_table_tells_how_often_each_model_was_served() -> None:
+    out = StringIO()
+    Console(file=out, width=80).print(served_table(RESULT))
+    rows = [line.split() for line in out.getvalue().splitlines() if line.strip()]
+    assert rows[0] == ["served", "trained", "twin", "in", "the", "end"]
+    assert rows[2] == ["a", "75.0%", "25.0%", "trained"]
+    assert rows[-1] == ["all", "peers", "75.0%", "25.0%"]
+
+
+def test_without_a_choice_there_is_no_second_table() -> None:
+    assert served_table(replace(RESULT, served_rounds={"trained": 8})) is None
 
 
 def whole(camps: tuple[int, ...], domains: tuple[str, ...]) -> Affinity:

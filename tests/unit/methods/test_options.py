@@ -49,6 +49,9 @@ KINFOLK = {
     "mix.probe_batches": 1,
     "train.batch_size": 32,
     "train.precision": "fp32",
+    "train.holdout": 0.1,
+    "serve.never_worse": True,
+    "serve.twin": True,
 }
 
 

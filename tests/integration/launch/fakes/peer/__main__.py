@@ -63,6 +63,8 @@ match json.loads(os.environ.get("FAKE_PEERS", "{}")).get(name, ""):
             "trained_accuracy": 0.25,
             "own_accuracy": 0.25,
             "served": "trained",
+            "served_rounds": {"trained": 2},
+            "twin_accuracy": None,
             "helped_most_by": None,
             "attack": "",
         }
