@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "draw_influence"]
+__all__ = ["draw_curves", "draw_influence", "figure_at"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,7 +50,7 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def _figure(path: Path, width_in: float, height_in: float) -> Iterator["Figure"]:
+def figure_at(path: Path, width_in: float, height_in: float) -> Iterator["Figure"]:
     """Make a figure and write it whole; equal runs give equal bytes.
 
     Raises:
@@ -85,7 +85,7 @@ def draw_curves(path: Path, peers: Sequence[PastPeer], *, title: str) -> None:
     """
     domains = sorted({peer.domain for peer in peers})
     colours = {domain: PALETTE[n % len(PALETTE)] for n, domain in enumerate(domains)}
-    with _figure(path, 11.0, 4.8) as figure:
+    with figure_at(path, 11.0, 4.8) as figure:
         panels = figure.subplots(1, 2, sharex=True, sharey=True)
         for axes, kind, says in zip(
             panels,
@@ -155,8 +155,8 @@ def draw_influence(path: Path, whole: Affinity, *, title: str) -> None:
     """
     num_peers = len(whole.peers)
     side = min(2.6 + 0.52 * max(num_peers, 6), MAX_SIDE_IN)
-    with _figure(path, side + 1.5, side) as figure:
-        # as in _figure
+    with figure_at(path, side + 1.5, side) as figure:
+        # as in figure_at
         from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm  # noqa: PLC0415
 
         others = np.ma.masked_invalid(np.where(np.eye(num_peers, dtype=bool), np.nan, whole.cells))

@@ -164,14 +164,20 @@ class Fault:
         return tuple(sorted({*self.peers, *linked, *grouped}))
 
     def __str__(self) -> str:
-        """For a person: the kind, and what it is about."""
+        """For a person: the kind, how much of it, and what it is about."""
         groups = " | ".join(" ".join(group) for group in self.groups)
         about = groups or " ".join(self.peers)
         if self.links:
-            about = ", ".join(
-                f"{k.first} {'->' if k.one_way else '-'} {k.second}" for k in self.links
-            )
-        return f"{self.kind} {about}".rstrip()
+            arrows = [(link, "->" if link.one_way else "-") for link in self.links]
+            about = ", ".join(f"{link.first} {arrow} {link.second}" for link, arrow in arrows)
+        amounts = (
+            f"{100.0 * self.rate:g} %" if self.rate else "",
+            f"back {100.0 * self.rejoin:g} %" if self.rejoin is not None else "",
+            f"{self.seconds:g} s" if self.seconds else "",
+            f"x {self.factor:g}" if self.factor > 1.0 else "",
+            f"{self.mbit:g} Mbit/s" if math.isfinite(self.mbit) else "",
+        )
+        return " ".join(part for part in (str(self.kind), *amounts, about) if part)
 
 
 def _share_a_group(groups: Sequence[Sequence[str]], one: str, other: str) -> bool:

@@ -22,6 +22,8 @@ class RunDirectory:
         self.timing = root / "timing.json"  # what a simulation has measured
         self.curves = root / "curves.png"
         self.influence_map = root / "influence.png"
+        self.survival = root / "survival.json"
+        self.survival_picture = root / "survival.png"
         self.shards = root / "shards"  # where what is made goes
         self.home = root / ".home"  # keys and join string of this run alone
 
@@ -54,6 +56,8 @@ class RunDirectory:
             self.timing,
             self.curves,
             self.influence_map,
+            self.survival,
+            self.survival_picture,
         )
         for peer in self.peers:
             yield from (peer / name for name in _OF_A_PEER)

@@ -7,6 +7,7 @@ from peer.experiment import Experiment
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
 from peer.launch.result import Result, findings, remarks, served_table, table, write_result
+from peer.launch.survival import report_survival
 from peer.ledger import SUMMARY
 from peer.past import past_affinity, read_past
 from peer.pictures import draw_curves, draw_influence
@@ -44,6 +45,7 @@ def report(
         result.print(choices)
     for line in (*remarks(whole), *findings(influence)):
         result.print(line, highlight=False, markup=False, soft_wrap=True)
+    report_survival(experiment, directory, progress=progress, result=result)
     progress.print(f"Results are in {directory.root}.", highlight=False, markup=False)
 
 

@@ -173,13 +173,15 @@ class World:
         self._connect(me, other)
 
     def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
-        self._send(me, other, header, lambda host, heard: host.asked(me, heard))
+        if not self._breaks(me, other, (me, other)):
+            self._send(me, other, header, lambda host, heard: host.asked(me, heard))
 
     def answer(self, me: PeerId, asker: PeerId, header: bytes) -> None:
         def said(host: PeerHost, heard: bytes) -> None:
             host.feed(host.node.link_said(me, heard, self.now_s()))
 
-        self._send(me, asker, header, said)
+        if not self._breaks(me, asker, (asker, me)):
+            self._send(me, asker, header, said)
 
     def pull(self, me: PeerId, other: PeerId, digest: bytes, begin: Begin) -> None:
         puller, until_s = self._hosts.get(me), self.now_s() + GIVE_UP_S
@@ -261,10 +263,7 @@ class World:
         deliver: Callable[[PeerHost, bytes], None],
     ) -> None:
         """Send a message; none overtakes an earlier one, for a connection keeps their order."""
-        trouble, moment = self._trouble, self._moment()
-        if trouble.is_lost(sender, receiver, moment):
-            return
-        heard = trouble.changed(sender, receiver, header, moment)
+        heard = self._trouble.changed(sender, receiver, header, self._moment())
         at_s = self.now_s() + self._latency_s(sender, receiver)
         at_s = max(at_s, self._arrivals.get((sender, receiver), 0.0))
         self._arrivals[sender, receiver] = at_s
@@ -274,6 +273,20 @@ class World:
                 self._tell(receiver, lambda host: deliver(host, heard))
 
         self._agenda.at(at_s, arrived)
+
+    def _breaks(self, sender: PeerId, receiver: PeerId, way: tuple[PeerId, PeerId]) -> bool:
+        """Draw: is this message lost? A stream loses none: its connection breaks instead."""
+        if not self._trouble.is_lost(sender, receiver, self._moment()):
+            return False
+        asker, answerer = way
+        if self._dialled.get(way):
+            self._dialled[way] = False
+            self.later(0.0, lambda: self._down(asker, answerer))
+            self._connect(asker, answerer)
+        return True
+
+    def _down(self, me: PeerId, other: PeerId) -> None:
+        self._tell(me, lambda host: host.feed(host.node.link_disconnected(other, self.now_s())))
 
     def _connect(self, me: PeerId, other: PeerId) -> None:
         def arrived() -> None:
@@ -417,7 +430,7 @@ class World:
             if name not in (asker, answerer):
                 self._dialled[asker, answerer] = is_up
             elif answerer == name and is_up:  # nothing is at that address any more
-                self._tell(asker, lambda h: h.feed(h.node.link_disconnected(name, self.now_s())))
+                self._down(asker, name)
 
     def _start(self, name: PeerId) -> None:
         """Start a peer that was killed, or is late; not where all others have finished."""
