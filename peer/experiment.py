@@ -21,8 +21,10 @@ from peer.simulation.timing import TimingTable, read_timing
 from protocol.errors import ConfigError, OperatorError
 from protocol.ids import PeerId, peer_id
 from protocol.topology import parse_topology
+from protocol.wire.messages import MAX_MEMBERS
 
 __all__ = [
+    "MAX_PEERS",
     "DataTable",
     "Experiment",
     "LaunchTable",
@@ -31,7 +33,7 @@ __all__ = [
     "load_experiment",
 ]
 
-MAX_PEERS = 256  # as processes of one machine
+MAX_PEERS = MAX_MEMBERS  # of a view; how many run as processes, peer/launch says
 
 METHOD_TABLES = ("method", "mixer", "solver", "aggregator")
 OPTION_TABLES = ("train", "model", "mix", "serve", "pace", "admit", "share")

@@ -13,7 +13,7 @@ from typing import Self
 from peer.pipe import Pipe
 from peer.work import Command, Quit, Reply
 
-__all__ = ["TrainerProcess"]
+__all__ = ["NOT_FOR_IT", "TrainerProcess", "blocked"]
 
 NOT_FOR_IT = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 QUIT_S = 5.0  # for a trainer to end by itself, before it is ended
@@ -34,7 +34,7 @@ class TrainerProcess:
         """
         self._log = log
         self.pipe, theirs = Pipe.pair()
-        with theirs, log.open("ab") as file, _blocked(NOT_FOR_IT):
+        with theirs, log.open("ab") as file, blocked(NOT_FOR_IT):
             self._log_from = file.tell()
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-m", "peer.worker", str(theirs.fileno())],
@@ -117,7 +117,7 @@ class TrainerProcess:
 
 
 @contextmanager
-def _blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
+def blocked(signals: frozenset[signal.Signals]) -> Iterator[None]:
     """Have what is started here never hear these signals: a new process keeps what is blocked.
 
     Ctrl-C and service managers signal every process of a group; the node decides when to stop.

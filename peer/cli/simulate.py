@@ -19,9 +19,22 @@ __all__ = ["simulate"]
 )
 @click.option("--seed", type=int, metavar="N", help="In place of run.seed.")
 @click.option("--rounds", type=int, metavar="N", help="In place of run.rounds.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes that train. How many changes nothing but the time.",
+)
 @click.option("--force", is_flag=True, help="Replace the results in DIR, and no other file.")
 def simulate(
-    file: Path, out: Path | None, seed: int | None, rounds: int | None, force: bool
+    file: Path,
+    out: Path | None,
+    seed: int | None,
+    rounds: int | None,
+    workers: int,
+    force: bool,
 ) -> int:
     """Play FILE.toml on virtual time: the same machines and methods as a launch, no sockets."""
     from peer.simulation import run  # noqa: PLC0415 - it loads torch, which takes seconds
@@ -30,4 +43,5 @@ def simulate(
     overrides: dict[str, Value] = {key: n for key, n in given.items() if n is not None}
     experiment = load_experiment(file, overrides)
     consoles = run.Consoles(Console(stderr=True), result_console())
-    return run.simulate(experiment, out or Path("runs") / experiment.name, consoles, force=force)
+    folder = out or Path("runs") / experiment.name
+    return run.simulate(experiment, folder, consoles, force=force, workers=workers)

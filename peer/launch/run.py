@@ -32,6 +32,7 @@ from protocol.clock import MonotonicClock
 
 __all__ = ["Consoles", "launch"]
 
+MAX_PROCESSES = 256  # peers of one machine; each is two processes
 POLL_S = 0.2
 GRACE_S = 10.0  # between asking a process to end and killing it
 COORDINATOR_S = 60.0  # for its join string: it takes one on a quiet machine
@@ -56,7 +57,7 @@ def launch(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
-    stage = set_stage(experiment, out, force=force)
+    stage = set_stage(experiment, out, force=force, most=MAX_PROCESSES)
     directory = stage.directory
     with Signals() as signals:
         try:

@@ -7,10 +7,11 @@ from rich.console import Console
 
 from peer.data.archive import replacing
 from peer.data.make import make_shards
-from peer.experiment import Experiment
+from peer.experiment import MAX_PEERS, Experiment
 from peer.launch.board import Board
 from peer.launch.directory import RunDirectory, claimed
 from peer.launch.plan import Seat, seats
+from protocol.errors import ConfigError
 
 __all__ = ["Stage", "set_stage", "tell_failures"]
 
@@ -21,8 +22,14 @@ class Stage:
     seats: tuple[Seat, ...]
 
 
-def set_stage(experiment: Experiment, out: Path, *, force: bool) -> Stage:
+def set_stage(experiment: Experiment, out: Path, *, force: bool, most: int) -> Stage:
     """Make the run directory and the data ready, and say who takes part.
+
+    Args:
+        experiment: what is to be played.
+        out: run directory.
+        force: replace the results there.
+        most: peers that can be played.
 
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
@@ -32,6 +39,9 @@ def set_stage(experiment: Experiment, out: Path, *, force: bool) -> Stage:
     if experiment.data.make is not None:
         make_shards(experiment.data.make, folder, force=force)
     taken = seats(experiment, folder)
+    if len(taken) > most:
+        more = "" if most == MAX_PEERS else f"peer simulate plays up to {MAX_PEERS} on virtual time"
+        raise ConfigError(f"{len(taken)} peers are too many, {most} are allowed", hint=more)
     directory.begin()  # old results go when nothing can be refused any more
     with replacing(directory.experiment) as file:
         file.write(experiment.text.encode())

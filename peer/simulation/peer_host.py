@@ -44,7 +44,6 @@ from peer.work import (
     AloneDone,
     Command,
     Evaluated,
-    Failed,
     MixDone,
     Prepare,
     Quit,
@@ -52,10 +51,9 @@ from peer.work import (
     SnapshotRef,
     TrainDone,
 )
-from protocol.errors import KinfolkError, OperatorError, RemoteProtocolError
+from protocol.errors import RemoteProtocolError
 from protocol.ids import PeerId
 from protocol.wire.codec import PEER, decode_document, encode_document
-from protocol.wire.fields import as_text
 from protocol.wire.layout import Layout
 from protocol.wire.link import WakeAt
 from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
@@ -297,11 +295,20 @@ class PeerHost:
         kept = self._kept.setdefault(part, [])
         kept.append(snapshot.digest)
         for old in kept[:-SNAPSHOTS_KEPT]:
-            del self._bodies[old]
+            Path(self._bodies.pop(old).path).unlink(missing_ok=True)
         del kept[:-SNAPSHOTS_KEPT]
-        self._bodies[snapshot.digest] = snapshot
+        self._bodies[snapshot.digest] = self._held(snapshot)
         if self._shelf is not None:
             self._reply(self._shelf.publish(round_no, snapshot.manifest, part))
+
+    def _held(self, snapshot: SnapshotRef) -> SnapshotRef:
+        """The same file by a name of its own: trainers are ahead of time, and drop old ones."""
+        folder = self._directory / "state" / "served"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{snapshot.digest.hex()}.safetensors"
+        path.unlink(missing_ok=True)
+        os.link(snapshot.path, path)
+        return replace(snapshot, path=str(path))
 
     def _reply(self, answers: Sequence[ShelfEffect]) -> None:
         for answer in answers:
@@ -367,7 +374,7 @@ class PeerHost:
         now_s = self._fabric.now_s()
         self._busy_until_s = max(self._busy_until_s, now_s) + seconds
         self._orders += 1
-        pending = self._submitted(command)
+        pending = self._engine.submit(self.me, command)
         self._later(self._busy_until_s - now_s, lambda: self._answered(pending, seconds))
 
     def _begin(self, prepare: Prepare) -> None:
@@ -384,15 +391,6 @@ class PeerHost:
     def _keep(self, entry: Entry) -> None:
         if self._journal is not None:
             self._chronicle.journalled(self._journal.write(entry))
-
-    def _submitted(self, command: Command) -> Pending:
-        try:
-            return self._engine.submit(self.me, command)
-        except OperatorError as error:
-            failed = Failed(as_text(error), operator=True)
-        except (KinfolkError, OSError) as error:
-            failed = Failed(as_text(error), operator=isinstance(error, OSError))
-        return lambda: failed
 
     def _answered(self, pending: Pending, seconds: float) -> None:
         self._orders -= 1

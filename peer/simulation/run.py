@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
 from rich.console import Console
 
 from peer.chronicle import Chronicle
 from peer.data import shard_facts
 from peer.data.archive import replacing
 from peer.display import Silence
-from peer.experiment import Experiment, RelayTable
+from peer.experiment import MAX_PEERS, Experiment, RelayTable
 from peer.faults.table import late_names
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
@@ -25,16 +24,17 @@ from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
 from peer.roles import Role
 from peer.settings import complete, typed
-from peer.simulation.calibrate import step_seconds
 from peer.simulation.coordinator_host import key_of
-from peer.simulation.engine import Engine, InProcess
+from peer.simulation.engine import Engine
 from peer.simulation.peer_host import PeerHost
 from peer.simulation.timing import TimingTable
+from peer.simulation.workers import Workers
 from peer.simulation.world import Script, World
 from peer.start import wishes_of
 from peer.work import Prepare, Setting
 from protocol.ids import PeerId, peer_id
 from protocol.manifest import Manifest
+from protocol.transport.zeromq import raise_descriptor_limit
 from protocol.wire.membership import Membership
 from protocol.wire.messages import WIRE_VERSION, Join, Option
 from protocol.wire.signing import sign_public
@@ -50,8 +50,17 @@ class Consoles:
     result: Console
 
 
-def simulate(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool) -> int:
+def simulate(
+    experiment: Experiment, out: Path, consoles: Consoles, *, force: bool, workers: int = 1
+) -> int:
     """Play an experiment on virtual time and leave its results in `out`, as a launch does.
+
+    Args:
+        experiment: what to play.
+        out: run directory.
+        consoles: where to write.
+        force: replace the results in `out`.
+        workers: processes that train; 1 is this one. Their number changes no result.
 
     Returns:
         The exit code: 0 when every peer has finished; 2 or 1 when one has failed by an operator's
@@ -60,11 +69,11 @@ def simulate(experiment: Experiment, out: Path, consoles: Consoles, *, force: bo
     Raises:
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
-    stage = set_stage(experiment, out, force=force)
+    stage = set_stage(experiment, out, force=force, most=MAX_PEERS)
     directory = stage.directory
     directory.forget_keys()
-    engine = InProcess()
-    with closing(engine):
+    raise_descriptor_limit()  # each peer keeps its events open
+    with _engine(workers) as engine:
         board = _play(experiment, directory, stage.seats, engine, consoles.progress)
     report(experiment, directory, board, progress=consoles.progress, result=consoles.result)
     return tell_failures(experiment, directory, board, consoles.progress)
@@ -113,7 +122,7 @@ def _play(
         settings.run.rounds,
         relay=relay.name if relay is not None else None,
     )
-    with one_thread(), progress.status("simulating") as status:
+    with progress.status("simulating") as status:
         world.run(lambda: status.update(_progress_text(world)))
     for name, host in world.hosts.items():
         if host.over is not None and host.over.code and not host.was_killed:
@@ -187,6 +196,9 @@ def _timings(experiment: Experiment, directory: RunDirectory, seat: Seat) -> Tim
     table = experiment.timing
     if not table.calibrate:
         return table
+    from peer.simulation.calibrate import step_seconds  # noqa: PLC0415 - it loads torch
+    from peer.simulation.here import one_thread  # noqa: PLC0415 - as above
+
     facts = shard_facts(seat.data)
     settings = complete({**experiment.explicit, **wishes_of(experiment.consent, facts)})
     with one_thread(), TemporaryDirectory() as scratch:
@@ -217,11 +229,12 @@ def _progress_text(world: World) -> str:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread, as a launched peer does where cores are shared: equal bytes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def _engine(workers: int) -> Iterator[Engine]:
+    if workers > 1:
+        with closing(Workers(workers)) as engine:
+            yield engine
+        return
+    from peer.simulation.here import InProcess, one_thread  # noqa: PLC0415 - it loads torch
+
+    with closing(InProcess()) as here, one_thread():
+        yield here
