@@ -1,15 +1,17 @@
 """A run is read back from its directory and drawn; equal runs give equal bytes."""
 
 import math
+import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from peer.affinity import Affinity
 from peer.ledger import Ledger
 from peer.past import past_affinity, read_past
-from peer.pictures import draw_curves, draw_influence
+from peer.pictures import MAX_SIDE_IN, draw_curves, draw_influence
 from peer.record import RoundRecord
 from peer.work import Score, Weights
 from protocol.errors import ConfigError, DataError
@@ -63,6 +65,15 @@ def test_a_relay_is_no_peer_of_a_run_that_is_read_back(tmp_path: Path) -> None:
     write_peer(tmp_path, NAMES[0], 0)
     write_peer(tmp_path, PeerId("hub"), 0, role="relay")
     assert [peer.name for peer in read_past(tmp_path)] == [NAMES[0]]
+
+
+def test_a_map_of_many_peers_is_no_larger_than_a_wall(tmp_path: Path) -> None:
+    names = tuple(PeerId(f"p{number:03}") for number in range(100))
+    cells = np.ones((100, 100))
+    whole = Affinity(names, (0,) * 50 + (1,) * 50, ("mnist",) * 100, cells)
+    draw_influence(tmp_path / "map.png", whole, title="many")
+    header = (tmp_path / "map.png").read_bytes()[16:24]
+    assert max(struct.unpack(">II", header)) <= 150 * (MAX_SIDE_IN + 1.5)
 
 
 def test_only_what_came_after_the_last_start_counts(tmp_path: Path) -> None:

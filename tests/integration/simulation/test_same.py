@@ -48,8 +48,8 @@ def play(folder: Path, method: str, more: str = "") -> None:
     """The same file, simulated and launched, into folders of these names."""
     file = folder / "tiny.toml"
     file.write_text(EXPERIMENT.format(method=method, more=more))
-    for command in ("simulate", "launch"):
-        done = peer(command, file, "--out", folder / command)
+    for command, *options in (("simulate", "--workers", "2"), ("launch",)):
+        done = peer(command, file, "--out", folder / command, *options)
         assert done.returncode == 0, done.stderr
 
 
@@ -123,3 +123,16 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
     verdict = peer("verify", tmp_path / "0", tmp_path / "1")
     assert verdict.stdout.startswith("different: round 1, peer shard0: tensor params/")
     assert verdict.returncode == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["fedc2i", "craft"])
+def test_the_number_of_workers_changes_nothing(tmp_path: Path, method: str) -> None:
+    file = tmp_path / "tiny.toml"
+    file.write_text(EXPERIMENT.format(method=method, more="").replace("peers = 3", "peers = 5"))
+    for workers in ("1", "2", "3"):
+        done = peer("simulate", file, "--out", tmp_path / workers, "--workers", workers)
+        assert done.returncode == 0, done.stderr
+    for workers in ("2", "3"):
+        verdict = peer("verify", tmp_path / "1", tmp_path / workers)
+        assert verdict.stdout == "the same: 15 snapshots of 5 peers in 3 rounds\n"

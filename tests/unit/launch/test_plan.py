@@ -17,6 +17,7 @@ from peer.launch.plan import (
     seats,
     thread_count,
 )
+from peer.launch.stage import set_stage
 from peer.options.attack import Attack
 from protocol.errors import ConfigError, DataError
 from protocol.manifest import parse_assignment
@@ -46,6 +47,17 @@ def test_peers_sit_at_their_shards_with_the_gpu_of_the_launch_or_their_own(tmp_p
         Seat("a", tmp_path / "shards" / "s0.npz", "cpu"),
         Seat("s1", tmp_path / "elsewhere" / "s1.npz", "1", Attack("scale", 3.0)),
     )
+
+
+def test_more_peers_than_can_be_played_are_refused_before_anything_is_replaced(
+    tmp_path: Path,
+) -> None:
+    for name in ("s0", "s1"):
+        make_shard(tmp_path / "shards" / f"{name}.npz")
+    experiment = load(tmp_path, '[[peer]]\ndata = "s0"\n[[peer]]\ndata = "s1"\n')
+    with pytest.raises(ConfigError, match="2 peers are too many, 1 are allowed - peer simulate"):
+        set_stage(experiment, tmp_path / "run", force=False, most=1)
+    assert len(set_stage(experiment, tmp_path / "run", force=False, most=2).seats) == 2
 
 
 @pytest.mark.parametrize(
