@@ -12,8 +12,8 @@ from peer.experiment import Experiment, load_experiment
 from peer.launch.directory import RunDirectory
 from peer.launch.plan import Seat
 from peer.launch.stage import set_stage
-from peer.simulation.engine import InProcess
-from peer.simulation.run import host_of, one_thread
+from peer.simulation.here import InProcess, one_thread
+from peer.simulation.run import host_of
 from peer.simulation.timing import Timing
 from peer.simulation.world import World
 from protocol.ids import PeerId
@@ -79,7 +79,7 @@ def play(folder: Path, *, method: str, rounds: int = 3, kill_at: int = 0) -> Pla
     file = folder / "crash.toml"
     file.write_text(EXPERIMENT.format(method=method, rounds=rounds))
     experiment = load_experiment(file)
-    stage = set_stage(experiment, folder / "run", force=False)
+    stage = set_stage(experiment, folder / "run", force=False, most=3)
     stage.directory.forget_keys()
     doom = _Doom(stage.directory.root.absolute() / VICTIM, kill_at)
     with closing(InProcess()) as engine, watched(doom), one_thread():
