@@ -46,6 +46,14 @@ class Good:
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """Bytes that came from, or went to, a neighbour."""
+
+    name: Name
+    num_bytes: _Bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A round, or an age in rounds, of a neighbour."""
 
@@ -85,7 +93,8 @@ class WrittenRecord:
     weights: Annotated[tuple[Weights, ...], Size(0, MAX_MEMBERS)]
     notes: Annotated[tuple[Note, ...], Size(0, 64)]
     groups: Annotated[tuple[Group, ...], Size(0, 4096)]
-    pulled_bytes: _Bytes
+    pulled: Annotated[tuple[Amount, ...], Size(0, MAX_MEMBERS)]
+    sent: Annotated[tuple[Amount, ...], Size(0, MAX_MEMBERS)]
     digest: Annotated[str, Size(0, 64)]
     tensors: Annotated[tuple[Tensor, ...], Size(0, MAX_TENSORS)]
 
@@ -169,7 +178,8 @@ def written(record: RoundRecord) -> WrittenRecord:
         weights=record.weights,
         notes=tuple(Note(name, value) for name, value in sorted(record.notes.items())),
         groups=record.groups,
-        pulled_bytes=record.pulled_bytes,
+        pulled=_amounts(record.pulled),
+        sent=_amounts(record.sent),
         digest=record.digest,
         tensors=tuple(Tensor(name, value) for name, value in record.tensors.items()),
     )
@@ -198,10 +208,15 @@ def record_of(kept: WrittenRecord) -> RoundRecord:
         weights=kept.weights,
         notes={note.name: note.value for note in kept.notes},
         groups=kept.groups,
-        pulled_bytes=kept.pulled_bytes,
+        pulled={PeerId(amount.name): amount.num_bytes for amount in kept.pulled},
+        sent={PeerId(amount.name): amount.num_bytes for amount in kept.sent},
         digest=kept.digest,
         tensors={tensor.name: tensor.digest for tensor in kept.tensors},
     )
+
+
+def _amounts(traffic: Mapping[PeerId, int]) -> tuple[Amount, ...]:
+    return tuple(Amount(name, num_bytes) for name, num_bytes in sorted(traffic.items()))
 
 
 def _listed(score: Score | None) -> tuple[Score, ...]:

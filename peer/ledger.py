@@ -193,6 +193,8 @@ def _round_fields(record: RoundRecord) -> Mapping[str, object]:
         "notes": record.notes,
         "groups": {group.name: {n.name: n.value for n in group.notes} for group in record.groups},
         "pulled_bytes": record.pulled_bytes,
+        "pulled": record.pulled,
+        "sent": record.sent,
         "digest": record.digest,
         "tensors": record.tensors,
     }

@@ -35,6 +35,7 @@ from peer.pace import Pace
 from peer.record import RoundRecord
 from peer.roles import Exchange
 from peer.roster import Roster
+from peer.traffic import Traffic
 from peer.work import (
     Adopt,
     Adopted,
@@ -123,6 +124,7 @@ class Machine:
         self._lag = 0 if exchange.serves else 1  # the round that is collected is so much older
         self._healing = ""  # whose state is being adopted in the middle of MIX
         self.phase = Phase.LOBBY
+        self.traffic = Traffic()  # since the last record
         self.round_no = 0
         self.neighbours: dict[PeerId, Neighbour] = {}
         self.asked: tuple[PeerId, ...] = ()  # in this round, sorted
@@ -246,7 +248,7 @@ class Machine:
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return ()
-        neighbour.pulled_bytes += num_bytes
+        self.traffic.pulled(name, num_bytes)
         return self._life(neighbour, now_s)
 
     def pulled(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Effect, ...]:
@@ -555,6 +557,7 @@ class Machine:
         mixed, trained, scores = self._mixed, self._trained, self._scores
         faults = {n: self.neighbours[n].fault for n in self.asked if self.neighbours[n].fault}
         faults |= {PeerId(u.sender): u.reason for u in mixed.unused} if mixed else {}
+        pulled, sent = self.traffic.take()
         return RoundRecord(
             round_no=self.round_no,
             used=self._yield.used,
@@ -581,7 +584,8 @@ class Machine:
             weights=mixed.weights if mixed else (),
             notes={note.name: note.value for note in mixed.notes} if mixed else {},
             groups=mixed.groups if mixed else (),
-            pulled_bytes=sum(self.neighbours[n].pulled_bytes for n in self.asked),
+            pulled=pulled,
+            sent=sent,
         )
 
     def _life(self, neighbour: Neighbour, now_s: float) -> tuple[Effect, ...]:

@@ -49,14 +49,13 @@ class Neighbour:
     news_s: float = -math.inf
     fault: str = ""  # why its newest result was refused in this round
     cut: str = ""  # why the plan of faults lets the exchange with it fail in this round
-    pulled_bytes: int = 0  # in this round
     failures: int = 0  # of pulls in this round
     arrivals: Arrivals | None = None
 
     def begin(self) -> None:
         """A new round: forget what belongs to the last one."""
         self.news, self.news_s = None, -math.inf
-        self.fault, self.cut, self.pulled_bytes, self.failures = "", "", 0, 0
+        self.fault, self.cut, self.failures = "", "", 0
 
     def heard(self, now_s: float) -> bool:
         """Note a sign of life; True if it had been given up."""

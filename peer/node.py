@@ -165,6 +165,11 @@ class Node:
     def progressed(self, name: PeerId, num_bytes: int, now_s: float) -> tuple[Act, ...]:
         return self._play(lambda m: m.progressed(name, num_bytes, now_s), now_s)
 
+    def sent(self, name: PeerId, num_bytes: int) -> None:
+        """The server has given this peer so many bytes."""
+        if self.machine is not None:
+            self.machine.traffic.sent(name, num_bytes)
+
     def pulled(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Act, ...]:
         return self._play(lambda m: m.pulled(name, snapshot, now_s), now_s)
 

@@ -10,7 +10,6 @@ __all__ = ["Pulls"]
 @dataclass(slots=True)
 class _Pull:
     snapshot: SnapshotRef  # what it will be
-    num_bytes: int  # of the whole body
     told_bytes: int = 0  # of which the machine has heard
 
 
@@ -21,9 +20,9 @@ class Pulls:
         self._next = 0
         self._pulls: dict[int, _Pull] = {}
 
-    def add(self, snapshot: SnapshotRef, num_bytes: int) -> int:
+    def add(self, snapshot: SnapshotRef) -> int:
         self._next += 1
-        self._pulls[self._next] = _Pull(snapshot, num_bytes)
+        self._pulls[self._next] = _Pull(snapshot)
         return self._next
 
     def more(self, ticket: int, num_bytes: int) -> int:
@@ -35,7 +34,14 @@ class Pulls:
         pull.told_bytes = num_bytes
         return new
 
-    def finish(self, ticket: int) -> tuple[int, SnapshotRef | None]:
-        """Close a ticket: the bytes not told yet, and what it stood for; None if it was closed."""
+    def finish(self, ticket: int, num_bytes: int) -> tuple[int, SnapshotRef | None]:
+        """Close a ticket: the bytes not told yet of all that came, and what it stood for.
+
+        Nothing if it was closed already.
+        """
         pull = self._pulls.pop(ticket, None)
-        return (pull.num_bytes - pull.told_bytes, pull.snapshot) if pull is not None else (0, None)
+        return (num_bytes - pull.told_bytes, pull.snapshot) if pull is not None else (0, None)
+
+    def drop(self, ticket: int) -> None:
+        """Close a ticket that came to nothing."""
+        self._pulls.pop(ticket, None)

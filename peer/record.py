@@ -36,9 +36,14 @@ class RoundRecord:
     weights: tuple[Weights, ...] = ()
     notes: Mapping[str, float] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()  # of layers, as an aggregator sees them
-    pulled_bytes: int = 0
+    pulled: Mapping[PeerId, int] = field(default_factory=dict)  # bytes, since the last record
+    sent: Mapping[PeerId, int] = field(default_factory=dict)  # the same, to each who asked
     digest: str = ""  # of the published layout and tensors, in hex
     tensors: Mapping[str, str] = field(default_factory=dict)  # by name: of each, its first 8 bytes
+
+    @property
+    def pulled_bytes(self) -> int:
+        return sum(self.pulled.values())
 
     @property
     def degraded(self) -> bool:

@@ -66,7 +66,6 @@ from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
 from protocol.wire.codec import encode_document
-from protocol.wire.layout import Layout
 from protocol.wire.shelf import Status
 
 __all__ = ["Runtime", "Sockets"]
@@ -229,16 +228,16 @@ class Runtime:
                 case Progressed(ticket, neighbour, num_bytes):
                     more = self._pulls.more(ticket, num_bytes)
                     self._carry_out(self._node.progressed(neighbour, more, now_s))
-                case Pulled(ticket, neighbour):
-                    rest, snapshot = self._pulls.finish(ticket)
+                case Pulled(ticket, neighbour, num_bytes):
+                    rest, snapshot = self._pulls.finish(ticket, num_bytes)
                     if snapshot is not None:
                         self._carry_out(self._node.progressed(neighbour, rest, now_s))
                         self._carry_out(self._node.pulled(neighbour, snapshot, now_s))
                 case PullFailed(ticket, neighbour, reason):
-                    self._pulls.finish(ticket)
+                    self._pulls.drop(ticket)
                     self._carry_out(self._node.pull_failed(neighbour, reason, now_s))
                 case Served(peer, num_bytes):
-                    _log.debug("served peer=%s bytes=%d", peer, num_bytes)
+                    self._node.sent(peer, num_bytes)
                 case Misbehaved(peer, reason):
                     _log.warning("peer=%s broke the protocol: %s", peer, reason)
                     self._display.line(f"{peer} broke the protocol and is not heard: {reason}")
@@ -325,7 +324,7 @@ class Runtime:
         address, key = self._where[fetch.neighbour]
         self._puller.pull(
             PullOrder(
-                ticket=self._pulls.add(snapshot, Layout.of(fetch.manifest.tensors).body_bytes),
+                ticket=self._pulls.add(snapshot),
                 neighbour=fetch.neighbour,
                 address=address,
                 server_key=key,

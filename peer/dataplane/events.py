@@ -57,6 +57,7 @@ class Pulled:
 
     ticket: int
     neighbour: PeerId
+    num_bytes: int  # that came for it; what was held already did not
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,7 +338,7 @@ class Hauls:
                     to_verify.append(effect)
                 case Complete():
                     self._end(line, haul)
-                    self._events.put(Pulled(order.ticket, order.neighbour))
+                    self._events.put(Pulled(order.ticket, order.neighbour, haul.pull.num_bytes))
                 case Failed(reason):
                     self._end(line, haul)
                     self._events.put(PullFailed(order.ticket, order.neighbour, reason))

@@ -188,12 +188,17 @@ def order(of: Node, manifest: SnapshotManifest, path: Path, *, ticket: int = 1) 
     )
 
 
+def pulled(ticket: int) -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, Pulled) and event.ticket == ticket
+
+
 def test_a_body_of_20_mb_arrives_and_is_verified(nodes: tuple[Node, Node], tmp_path: Path) -> None:
     a, b = nodes
     ref, manifest = snapshot(tmp_path / "served", seed=1)
     a.server.publish(ref, 1)
     b.puller.pull(order(a, manifest, tmp_path / "received"))
-    assert b.until(lambda e: isinstance(e, Pulled)) == Pulled(1, A)
+    whole = layout().body_bytes
+    assert b.until(lambda e: isinstance(e, Pulled)) == Pulled(1, A, whole)
     sent, received = (tmp_path / name for name in ("served", "received"))
     assert received.read_bytes() == sent.read_bytes()[128:]
     a.until(lambda e: isinstance(e, Served))
@@ -215,7 +220,7 @@ def test_a_buffer_is_used_again_for_a_body_of_another_size(
         ref, manifest = snapshot(tmp_path / f"served{round_no}", seed=round_no, round_no=round_no)
         a.server.publish(ref, round_no)
         b.puller.pull(order(a, manifest, tmp_path / "received", ticket=round_no))
-        b.until(lambda e, ticket=round_no: e == Pulled(ticket, A))  # type: ignore[misc]
+        b.until(pulled(round_no))
         served = Path(ref.path).read_bytes()
         assert (tmp_path / "received").read_bytes() == served[128:]
 
@@ -257,7 +262,7 @@ def test_a_revoked_key_is_cut_off_in_mid_transfer(nodes: tuple[Node, Node], tmp_
     assert revoked.hear() is CallerEvent.DISCONNECTED
     assert revoked.hear() is CallerEvent.REFUSED
     a.puller.pull(order(a, manifest, tmp_path / "mine", ticket=1))
-    a.until(lambda e: e == Pulled(1, A))  # others are served meanwhile
+    a.until(pulled(1))  # others are served meanwhile
     a.until(lambda e: isinstance(e, Served) and e.peer == A)
     assert sum(e.num_bytes for e in a.heard if isinstance(e, Served) and e.peer == B) == piece_bytes
     a.server.members({a.keys.curve_public: A, b.keys.curve_public: B})
@@ -333,7 +338,7 @@ def test_a_cancelled_pull_frees_its_buffer_for_the_next(
     b.puller.pull(order(a, manifest, tmp_path / "received", ticket=1))
     b.puller.cancel(1)
     b.puller.pull(order(a, manifest, tmp_path / "received", ticket=2))
-    b.until(lambda e: e == Pulled(2, A))
+    b.until(pulled(2))
     b.puller.hang_up(A)
     assert (tmp_path / "received").read_bytes() == (tmp_path / "served").read_bytes()[128:]
 
@@ -347,7 +352,7 @@ def test_a_full_or_missing_folder_fails_the_pull_alone(
     b.puller.pull(order(a, manifest, tmp_path / "missing" / "received", ticket=1))
     b.puller.pull(order(a, manifest, tmp_path / "received", ticket=2))
     b.until(lambda e: isinstance(e, PullFailed) and e.ticket == 1)
-    b.until(lambda e: e == Pulled(2, A))
+    b.until(pulled(2))
 
 
 def test_a_restarted_server_finishes_what_it_began(tmp_path: Path) -> None:

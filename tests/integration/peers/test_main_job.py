@@ -79,7 +79,8 @@ def test_every_peer_plays_every_round_with_every_neighbour_fresh(run: Run) -> No
             used = rounds[number]["used"]
             assert sorted(used) == sorted(set(PEERS) - {name})
             assert all(of >= number - 1 for of in used.values())
-            assert rounds[number]["pulled_bytes"] > 0
+            assert sorted(rounds[number]["pulled"]) == sorted(set(PEERS) - {name})
+            assert rounds[number]["pulled_bytes"] == sum(rounds[number]["pulled"].values()) > 0
         for record in rounds.values():
             assert not record["degraded"]
             assert (record["stale"], record["missing"]) == ({}, [])

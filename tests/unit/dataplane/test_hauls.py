@@ -96,7 +96,7 @@ def test_a_pull_ends_when_its_tensors_are_verified(rig: Rig, tmp_path: Path) -> 
     route, get = rig.get()
     assert (get.offset, get.end) == (0, len(BODY))
     rig.say(route, Data(get.xid, 0), BODY)
-    assert rig.end() == Pulled(1, A)
+    assert rig.end() == Pulled(1, A, len(BODY))
     assert (tmp_path / "r").read_bytes() == BODY
     assert rig.hauls.due_s is None
 
@@ -182,7 +182,7 @@ def test_a_lost_connection_is_resumed(rig: Rig, tmp_path: Path, nodes: Nodes) ->
     rig.listener = nodes.a.listen("tcp://a:1", admits=lambda _: True)
     route, get = rig.get(2.0)
     rig.say(route, Data(get.xid, 0), BODY[: get.piece_bytes])
-    assert rig.end() == Pulled(1, A)
+    assert rig.end() == Pulled(1, A, len(BODY))
 
 
 def test_a_cancelled_pull_is_not_told_of_again(rig: Rig, tmp_path: Path) -> None:
@@ -203,21 +203,21 @@ def test_what_is_held_is_not_asked_for_again_by_whomever_it_came(
     rig.hauls.order(order(tmp_path / "r"), 0.0)
     route, get = rig.get()
     rig.say(route, Data(get.xid, 0), BODY)
-    assert rig.end() == Pulled(1, A)
+    assert rig.end() == Pulled(1, A, len(BODY))
     other = nodes.a.listen("tcp://b:1", admits=lambda _: True)
     rig.hauls.order(order(tmp_path / "s", ticket=2, address="tcp://b:1", of=B), 1.0)
-    assert rig.end() == Pulled(2, B)
+    assert rig.end() == Pulled(2, B, 0)
     assert other.receive() is None
     assert (tmp_path / "s").read_bytes() == BODY
     rig.hauls.order(order(tmp_path / "r", ticket=3), 2.0)  # it lies there already
-    assert rig.end() == Pulled(3, A)
+    assert rig.end() == Pulled(3, A, 0)
     assert [m for _, m in rig.arrivals() if isinstance(m, Get)] == []
 
 
 def test_what_this_node_published_itself_is_not_fetched(rig: Rig, tmp_path: Path) -> None:
     rig.hauls.hold(published(tmp_path))
     rig.hauls.order(order(tmp_path / "r"), 0.0)
-    assert rig.end() == Pulled(1, A)
+    assert rig.end() == Pulled(1, A, 0)
     assert (tmp_path / "r").read_bytes() == BODY
 
 
@@ -227,7 +227,7 @@ def test_a_buffer_that_somebody_replaced_is_mapped_anew(rig: Rig, tmp_path: Path
         rig.hauls.order(order(path, ticket=ticket), 0.0)
         route, get = rig.get()
         rig.say(route, Data(get.xid, 0), BODY)
-        assert rig.end() == Pulled(ticket, A)
+        assert rig.end() == Pulled(ticket, A, len(BODY))
         assert path.read_bytes() == BODY
         path.rename(tmp_path / f"kept{ticket}")
     assert (tmp_path / "kept1").read_bytes() == BODY
@@ -246,4 +246,4 @@ def test_a_held_copy_that_has_rotted_fails_once_and_is_then_fetched(
     rig.hauls.order(order(tmp_path / "r", ticket=2), 1.0)
     route, get = rig.get(1.0)
     rig.say(route, Data(get.xid, 0), BODY)
-    assert rig.end() == Pulled(2, A)
+    assert rig.end() == Pulled(2, A, len(BODY))
