@@ -133,12 +133,17 @@ def table(result: Result) -> Table:
 
 
 def remarks(result: Result) -> list[str]:
-    """Say what the table leaves out: who missed whom, who attacked, and what a relay did."""
+    """Say what the table leaves out: who missed whom, who attacked, what privacy cost."""
     degraded = [
         f"{peer.id} {peer.rounds_degraded}" for peer in result.peers if peer.rounds_degraded
     ]
     attackers = [f"{peer.id} ({peer.attack})" for peer in result.peers if peer.attack]
-    told = {"rounds in which a neighbour was missing": degraded, "attacked the others": attackers}
+    spent = [f"{peer.id} {peer.epsilon:.3g}" for peer in result.peers if peer.epsilon is not None]
+    told = {
+        "rounds in which a neighbour was missing": degraded,
+        "attacked the others": attackers,
+        "differential privacy, epsilon spent": spent,
+    }
     lines = [f"{what}: {', '.join(who)}" for what, who in told.items() if who]
     if result.gone:
         lines.append(f"kept from finishing by faults: {', '.join(result.gone)}")

@@ -6,6 +6,7 @@ belong to the method of that name; `mix.*`, `train.*` and `serve.*` hold for eve
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -185,6 +186,7 @@ def read(flat: Mapping[str, Value]) -> Recipe:
         entry = SLOTS[slot][name]
         chosen[slot] = Chosen(name, entry, build(entry.options, sections[slot]))
     _check_needs(chosen)
+    _check_bars(chosen)
     mix = build(MixOptions, sections["mix"])
     if mix.buffers == "local" and Need.COMMON_START in chosen["mixer"].entry.gives:
         raise ConfigError(
@@ -232,7 +234,6 @@ def _check_needs(chosen: Mapping[str, Chosen]) -> None:
             if need not in given and (givers := givers_of(need)):
                 told = f"{slot} = {part.name}{way} needs {need.value}"
                 raise ConfigError(told, hint=f"take {givers}")
-    _check_bars(chosen)
 
 
 def _check_bars(chosen: Mapping[str, Chosen]) -> None:
@@ -244,12 +245,28 @@ def _check_bars(chosen: Mapping[str, Chosen]) -> None:
                 continue
             for other_slot, other in chosen.items():
                 for need in other.needs.keys() & barred:
-                    fit = [n for n, e in SLOTS[other_slot].items() if not e.needs & barred]
+                    fit = [
+                        n for n in SLOTS[other_slot] if _would_fit(chosen, other_slot, n, barred)
+                    ]
                     raise ConfigError(
                         f"{other_slot} = {other.name} needs {need.value}, which {slot} = "
                         f"{part.name} with {option} = {value} keeps back",
                         hint=f"take {other_slot} = {_one_of(fit)}; or {slot}.{option} = 0",
                     )
+
+
+def _would_fit(
+    chosen: Mapping[str, Chosen], slot: str, name: str, barred: AbstractSet[Need]
+) -> bool:
+    """Could this one, with its defaults, take the place of the one in its slot?"""
+    entry = SLOTS[slot][name]
+    if entry.needs & barred:
+        return False
+    try:
+        _check_needs({**chosen, slot: Chosen(name, entry, entry.options())})
+    except ConfigError:
+        return False
+    return True
 
 
 def givers_of(need: Need) -> str:

@@ -89,6 +89,12 @@ def test_the_table_shows_means_and_what_is_not_known_as_a_dash() -> None:
     assert remarks(RESULT) == ["rounds in which a neighbour was missing: b 1"]
 
 
+def test_what_privacy_was_spent_is_told() -> None:
+    private = replace(summary("b", 1.0), epsilon=9.5312)
+    said = remarks(replace(RESULT, peers=(summary("a", 0.75), private)))
+    assert said[-1] == "differential privacy, epsilon spent: b 9.53"
+
+
 def test_whoever_attacked_is_named() -> None:
     attacker = replace(summary("b", 1.0), attack="signflip:2.0")
     said = remarks(replace(RESULT, peers=(summary("a", 0.75), attacker)))

@@ -38,12 +38,12 @@ from protocol.manifest import Manifest
             "kinfolk",
             {"solver.dp_noise": 1.0},
             "mixer = fedc2i needs a look at the training data that no noise hides, which solver = "
-            "fedconst with dp_noise = 1.0 keeps back - take mixer = fedavg, .*; or solver.dp_noise",
+            "fedconst with dp_noise = 1.0 keeps back - take mixer = fedavg, fedrep, fedrod or .*; ",
         ),
         (
             "qfedavg",
             {"solver.dp_noise": 0.5},
-            "aggregator = qfedavg needs the loss of the start .* keeps back - take aggregator = ",
+            "aggregator = qfedavg needs the loss of the start .* back - take .* = config, craft, ",
         ),
         ("fedavg", {"solver": "moon", "solver.dp_noise": 1.0}, "belongs to solver = .*sgd"),
         ("fedavg", {"mix.buffers": "local"}, "one model for all, .* - take mix.buffers = average$"),
