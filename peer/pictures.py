@@ -34,7 +34,9 @@ ALONE_NAMES = {"sgd": "alone, SGD", "same": "alone, same solver"}
 ALONE_DASHES: Mapping[str, Any] = {"sgd": (0, (1.5, 2)), "same": (0, (5, 2))}
 LABELLED_CELLS = 16  # peers up to which each cell shows its number
 NAMED_PEERS = 64  # up to which each row shows its name
-MAX_SIDE_IN = 20.0  # of the influence map: a picture of many peers costs memory by its area
+MAX_SIDE_IN = 20.0  # of the influence map
+DOTS_PER_IN = 150.0
+MAX_SIDE_DOTS = 1800.0  # of the influence map, which costs memory by its area
 _STYLE: dict[Any, Any] = {
     "font.size": 10.0,
     "axes.edgecolor": FAINT,
@@ -50,7 +52,9 @@ _STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def figure_at(path: Path, width_in: float, height_in: float) -> Iterator["Figure"]:
+def figure_at(
+    path: Path, width_in: float, height_in: float, dots_per_in: float = DOTS_PER_IN
+) -> Iterator["Figure"]:
     """Make a figure and write it whole; equal runs give equal bytes.
 
     Raises:
@@ -66,7 +70,7 @@ def figure_at(path: Path, width_in: float, height_in: float) -> Iterator["Figure
             "pictures need matplotlib", hint="pip install 'kinfolk[digits]'"
         ) from None
     with rc_context(_STYLE):
-        figure = Figure(figsize=(width_in, height_in), layout="constrained", dpi=150)
+        figure = Figure(figsize=(width_in, height_in), layout="constrained", dpi=dots_per_in)
         FigureCanvasAgg(figure)
         yield figure
         with replacing(path) as file:
@@ -155,7 +159,7 @@ def draw_influence(path: Path, whole: Affinity, *, title: str) -> None:
     """
     num_peers = len(whole.peers)
     side = min(2.6 + 0.52 * max(num_peers, 6), MAX_SIDE_IN)
-    with figure_at(path, side + 1.5, side) as figure:
+    with figure_at(path, side + 1.5, side, min(DOTS_PER_IN, MAX_SIDE_DOTS / side)) as figure:
         # as in figure_at
         from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ import pytest
 from peer.affinity import Affinity
 from peer.ledger import Ledger
 from peer.past import past_affinity, read_past
-from peer.pictures import MAX_SIDE_IN, draw_curves, draw_influence
+from peer.pictures import MAX_SIDE_DOTS, draw_curves, draw_influence
 from peer.record import RoundRecord
 from peer.work import Score, Weights
 from protocol.errors import ConfigError, DataError
@@ -73,7 +73,7 @@ def test_a_map_of_many_peers_is_no_larger_than_a_wall(tmp_path: Path) -> None:
     whole = Affinity(names, (0,) * 50 + (1,) * 50, ("mnist",) * 100, cells)
     draw_influence(tmp_path / "map.png", whole, title="many")
     header = (tmp_path / "map.png").read_bytes()[16:24]
-    assert max(struct.unpack(">II", header)) <= 150 * (MAX_SIDE_IN + 1.5)
+    assert max(struct.unpack(">II", header)) <= 1.1 * MAX_SIDE_DOTS
 
 
 def test_only_what_came_after_the_last_start_counts(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""How time and memory of `peer simulate` grow with the number of peers: a JSON line for each size.
+
+    python benchmarks/simulation.py                         # lenet5, fedc2i, 10 to 1,000 peers
+    python benchmarks/simulation.py --model resnet18 --topology k-regular:4 --method gossip \
+        --rounds 2 --peers 4 20 100
+
+Every peer has ten training samples, one of each class: one step a round. Memory is that of the
+simulation and its workers together, resident, at its highest: looked at five times a second.
+`bytes_per_peer` is what each peer adds over the smallest size. At any instant as many peers train
+as there are workers, so all but a few are inactive; the pages of files that are mapped while they
+are mixed count too.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+LOOK_EVERY_S = 0.2
+
+EXPERIMENT = """
+[run]
+rounds = {rounds}
+seed = {seed}
+topology = "{topology}"
+[method]
+name = "{method}"
+[model]
+name = "{model}"
+[pace]
+quorum = 1.0
+[data]
+make = "synthdigits"
+peers = {peers}
+samples_per_class = 1
+val_per_class = 0
+test_per_class = 1
+synth_per_class = {images}
+[launch]
+gpu = "cpu"
+"""
+
+
+def main(arguments: Sequence[str]) -> None:
+    asked = _asked(arguments)
+    smallest: tuple[int, int] | None = None
+    for peers in sorted(asked.peers):
+        with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
+            line = measured(asked, peers, Path(folder))
+        if smallest is None:
+            smallest = peers, line["peak_bytes"]
+        else:
+            added = (line["peak_bytes"] - smallest[1]) / (peers - smallest[0])
+            line["bytes_per_peer"] = round(added)
+            line["times_its_parameters"] = round(added / (4 * line["parameters"]), 2)
+        print(json.dumps(line), flush=True)
+
+
+def measured(asked: argparse.Namespace, peers: int, folder: Path) -> dict[str, int | float]:
+    """Make the data, then play, and look at the processes meanwhile."""
+    file = folder / "experiment.toml"
+    file.write_text(EXPERIMENT.format(**{**vars(asked), "peers": peers, "images": 2 * peers}))
+    command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(folder / "run")]
+    began_s = time.perf_counter()
+    with (folder / "said").open("w") as said:
+        workers = ["--workers", str(asked.workers)]
+        process = psutil.Popen([*command, *workers], stdout=subprocess.DEVNULL, stderr=said)
+        peak_bytes = _peak_bytes(process)
+    if process.returncode:
+        sys.exit((folder / "said").read_text())
+    return {
+        "peers": peers,
+        "seconds": round(time.perf_counter() - began_s, 1),
+        "peak_bytes": peak_bytes,
+        "workers": asked.workers,
+        "rounds": asked.rounds,
+        "parameters": _parameters(folder / "run" / "shard0" / "events.jsonl"),
+    }
+
+
+def _peak_bytes(process: psutil.Popen) -> int:
+    """The highest sum of resident memory until it ends."""
+    peak = 0
+    while process.poll() is None:
+        try:
+            family = [process, *process.children(recursive=True)]
+            peak = max(peak, sum(one.memory_info().rss for one in family))
+        except psutil.NoSuchProcess:  # it ended between two looks
+            continue
+        time.sleep(LOOK_EVERY_S)
+    return peak
+
+
+def _parameters(events: Path) -> int:
+    lines = (json.loads(line) for line in events.read_text().splitlines())
+    return next(line["parameters"] for line in lines if line["event"] == "started")
+
+
+def _asked(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", type=int, nargs="+", default=[10, 30, 100, 300, 1000])
+    parser.add_argument("--model", default="lenet5")
+    parser.add_argument("--method", default="fedc2i")
+    parser.add_argument("--topology", default="k-regular:8")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, help="for what runs leave behind [the system's]")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
