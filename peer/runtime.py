@@ -9,7 +9,7 @@ import logging
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import assert_never
@@ -53,6 +53,7 @@ from peer.effects import (
     Tell,
 )
 from peer.entries import Finished, Past
+from peer.faults.weather import PeerWeather
 from peer.journal import Journal
 from peer.node import Node
 from peer.pulls import Pulls
@@ -60,7 +61,7 @@ from peer.scribe import Scribe
 from peer.takeup import order_from, take_up
 from peer.trainer_process import TrainerProcess
 from peer.watch import now_of
-from peer.work import Command, Prepare, Publish, SnapshotRef
+from peer.work import Command, Prepare, Publish, SnapshotRef, Train
 from protocol.clock import Clock
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
@@ -98,8 +99,10 @@ class Runtime:
         display: Display,
         clock: Clock,
         threads: int | None = None,
+        weather: PeerWeather | None = None,
     ) -> None:
         """Put the parts together; all of them belong to the caller, who closes them."""
+        self._weather = PeerWeather((), me=node.plan.me) if weather is None else weather
         self._node = node
         self._transport = transport = sockets.transport
         self._coordinator = sockets.coordinator
@@ -267,11 +270,13 @@ class Runtime:
                 self._hang_up(name)
             case Members(names, epoch, signed):
                 self._server.members(names)
+                self._weather.members(names)
                 self._server.view(epoch, signed)
             case Open(run, schema):
                 self._server.open(run, schema)
             case Tell():
                 self._doing = act
+                self._weather.plays(act.round_no, self._now_s())
                 status = Status(act.round_no, act.phase, act.fraction, act.eta_s)
                 self._server.status(status)
             case Serve(snapshot, round_no):
@@ -352,6 +357,8 @@ class Runtime:
             if self._trainer is None:
                 self._start_trainer(command)
             command = order_from(command, self._past)
+        if isinstance(command, Train):
+            command = replace(command, slowness=self._weather.slowness(self._now_s()))
         if isinstance(command, Publish) and self._unkept:
             self._held = command  # its files would take the place of what is not served yet
             return

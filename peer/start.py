@@ -15,19 +15,22 @@ from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
 from peer.faults.table import Fault
+from peer.faults.weather import BEGAN, PeerWeather
 from peer.node import Node, Plan
 from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.roles import Role
 from peer.runtime import Runtime, Sockets
 from peer.settings import complete, typed
-from protocol.clock import MonotonicClock
+from protocol.clock import Clock, MonotonicClock, wall_s
 from protocol.errors import AddressError, ConfigError, DataError
 from protocol.home import FoundJoin, find_home, find_join
 from protocol.ids import PeerId, peer_id
 from protocol.joinstring import JoinString
 from protocol.transport.addresses import HostPort, local_address_towards, parse_host_port
-from protocol.transport.keys import held_identity
+from protocol.transport.base import Transport
+from protocol.transport.chaos import Chaos
+from protocol.transport.keys import Identity, held_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from protocol.wire.membership import Membership, Patience
 from protocol.wire.messages import WIRE_VERSION, Join, Option
@@ -105,8 +108,9 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
     with held_identity(
         home.keys / f"{seat.name}.key", what=f"a {seat.role} named {seat.name}"
     ) as identity:
-        public, secret = identity.curve_public, identity.curve_secret
-        with closing(ZeroMq(public_key=public, secret_key=secret)) as transport:
+        clock = MonotonicClock()
+        weather = _weather(asked, seat.name, clock)
+        with closing(_transport(identity, seat.name, weather, clock)) as transport:
             bind = _bind(asked.bind, found.join)
             events: Inbox[Event] = Inbox(transport.wake())
             with (
@@ -134,9 +138,23 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
                         events=events,
                     ),
                     display=display,
-                    clock=MonotonicClock(),
+                    clock=clock,
                     threads=asked.threads,
+                    weather=weather,
                 ).run()
+
+
+def _weather(asked: Asked, me: PeerId, clock: Clock) -> PeerWeather:
+    """The faults of the run, whose time began before this process did where a launcher says so."""
+    began = os.environ.get(BEGAN)
+    began_s = clock.now_s() - (wall_s() - float(began)) if began else None
+    return PeerWeather(asked.faults, me=me, began_s=began_s)
+
+
+def _transport(keys: Identity, me: PeerId, weather: PeerWeather, clock: Clock) -> Transport:
+    """Sockets, in the weather where there will be any."""
+    zeromq = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
+    return Chaos(zeromq, weather, clock=clock, seed=me.encode()) if weather else zeromq
 
 
 def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key: bytes) -> Node:

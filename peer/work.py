@@ -126,6 +126,7 @@ class Adopt:
 @dataclass(frozen=True, slots=True)
 class Train:
     round_no: RoundNo
+    slowness: Annotated[float, Range(1, 1e9)] = 1.0  # how many times longer it is to take
 
 
 @dataclass(frozen=True, slots=True)

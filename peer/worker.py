@@ -48,13 +48,19 @@ class _Teller:
     def __init__(self, send: Callable[[Reply], None]) -> None:
         self._send = send
         self._phase, self._round_no = "prepare", 0
-        self._began_s = self._told_s = time.monotonic()
+        self._slowness = 1.0
+        self._began_s = self._told_s = self._stepped_s = time.monotonic()
 
-    def begin(self, phase: str, round_no: int) -> None:
-        self._phase, self._round_no = phase, round_no
-        self._began_s = self._told_s = time.monotonic()
+    def begin(self, phase: str, round_no: int, *, slowness: float = 1.0) -> None:
+        """Begin a command; each of its steps is to take so many times longer than it does."""
+        self._phase, self._round_no, self._slowness = phase, round_no, slowness
+        self._began_s = self._told_s = self._stepped_s = time.monotonic()
 
     def __call__(self, done: int, planned: int) -> None:
+        if self._slowness > 1.0:
+            took_s = time.monotonic() - self._stepped_s
+            time.sleep(took_s * (self._slowness - 1.0))
+            self._stepped_s = time.monotonic()
         now_s = time.monotonic()
         if now_s - self._told_s < TELL_EVERY_S:
             return
@@ -86,7 +92,8 @@ def _serve(pipe: Pipe) -> None:
             raise TypeError(f"{type(command).__name__} is not a command")
         if isinstance(command, Prepare) and command.role == Role.RELAY:
             trainer = RelayTrainer()
-        tell.begin(*_phase(command))
+        slowness = command.slowness if isinstance(command, Train) else 1.0
+        tell.begin(*_phase(command), slowness=slowness)
         reply = trainer.carry_out(command, tell)
         if reply is None:
             return

@@ -72,6 +72,10 @@ class Board:
         """Its end will be a fault's doing, and nobody's failure."""
         self._excused.add(name)
 
+    def is_excused(self, name: str) -> bool:
+        """It is about to end by a fault."""
+        return name in self._excused
+
     def started(self, name: str) -> None:
         """It runs, for the first time or again."""
         self._excused.discard(name)

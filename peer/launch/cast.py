@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import assert_never
 
+from peer.faults.weather import BEGAN
 from peer.launch.board import Board
 from peer.launch.processes import Command, Processes
 from peer.launch.script import Cue, Do, Script
 from protocol.clock import Clock, wall_s
 
-__all__ = ["BEGAN", "Cast"]
-
-BEGAN = "KINFOLK_BEGAN"  # in a later process's environment: when round 1 began, since 1970
+__all__ = ["Cast"]
 
 
 @dataclass(slots=True)
@@ -66,7 +65,8 @@ class Cast:
                 self.board.excuse(name)
                 processes.send(name, SIGKILL)
             case Do.START:
-                self.start(name)
+                if name not in processes.running or self.board.is_excused(name):
+                    self.start(name)
             case Do.FREEZE:
                 processes.send(name, SIGSTOP)
             case Do.THAW:
