@@ -1,12 +1,11 @@
 """Faults on any transport: what a caller says and hears is cut, held up, lost or changed.
 
-A fault acts on the connections that a node calls, in both directions; what others call is theirs
-to disturb, so every node of a run carries the same faults. A stream over TCP never loses a message:
+Every node of a run carries the same faults. A stream over TCP never loses a message:
 
-* a cut closes the connection, and it is called again when the cut is over;
-* a message that is lost takes its connection with it, and everything that was on the way; the
-  connection is called again at once;
-* delay, jitter and bandwidth hold messages up, in order;
+* a cut closes the connection at whoever has called, and it is called again when the cut is over;
+* a message that is lost takes its connection with it, and everything that was on the way; whoever
+  has called calls again at once;
+* delay, jitter and bandwidth hold messages up at their sender, in order;
 * a message that is changed has one bit flipped, after decryption: what CURVE would have caught on
   the way arrives as if the sender had sent it.
 
@@ -25,12 +24,14 @@ from typing import Protocol, TypeAlias
 from protocol.clock import Clock
 from protocol.transport.base import (
     Admits,
+    Arrival,
     Caller,
     CallerEvent,
     Listener,
     Offended,
     Pollable,
     Poller,
+    Sent,
     Transport,
     Wake,
 )
@@ -38,9 +39,12 @@ from protocol.transport.base import (
 __all__ = ["CALM", "Chaos", "Way", "Weather"]
 
 TICK_S = 0.1  # how late a change of the weather may be felt
-MAX_HELD = 1000  # messages on their way out, as a socket's own queue
+MAX_HELD = 64  # messages on their way out, as a socket's own queue
+MAX_ROUTES = 4096  # that a listener knows the key of
+RETRY_S = 0.01  # what is due finds no room in the socket
 
-_Heard: TypeAlias = bytes | tuple[bytes, int] | CallerEvent
+_Into: TypeAlias = Callable[[bytes], memoryview | None]
+_Answer: TypeAlias = bytes | tuple[bytes, int] | CallerEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,10 @@ class Way:
     jitter_s: float = 0.0  # at most so much more, evenly drawn
     mbit: float = math.inf  # megabits a second
 
+    @property
+    def holds_up(self) -> bool:
+        return self.delay_s > 0.0 or self.jitter_s > 0.0 or self.mbit != math.inf
+
 
 CALM = Way()
 
@@ -64,7 +72,7 @@ class Weather(Protocol):
 
 
 class Chaos:
-    """A transport whose callers stand in the weather."""
+    """A transport in the weather."""
 
     def __init__(self, inner: Transport, weather: Weather, *, clock: Clock, seed: bytes) -> None:
         """Wrap a transport, which is closed with this one.
@@ -73,7 +81,7 @@ class Chaos:
             inner: carries what is left.
             weather: asked from every thread that calls.
             clock: monotonic.
-            seed: all chance derives from it, the callee's key and the number of the call.
+            seed: all chance derives from it, the callee's key and how many there were before.
         """
         self._inner, self._weather, self._clock, self._seed = inner, weather, clock, seed
         self._numbers = count()
@@ -81,17 +89,21 @@ class Chaos:
     def listen(
         self, bind: str, *, admits: Admits, offended: Offended = lambda _key, _reason: None
     ) -> Listener:
-        return self._inner.listen(bind, admits=admits, offended=offended)
+        inner = self._inner.listen(bind, admits=admits, offended=offended)
+        return _ChaosListener(inner, self._weather, self._clock, self._chance(b"listener"))
 
     def call(self, address: str, *, server_key: bytes) -> Caller:
-        number = next(self._numbers).to_bytes(8)
-        digest = blake2b(self._seed + server_key + number, digest_size=8).digest()
         return _ChaosCaller(
             lambda: self._inner.call(address, server_key=server_key),
             lambda now_s: self._weather.ways(server_key, now_s),
             self._clock,
-            Random(int.from_bytes(digest)),
+            self._chance(server_key),
         )
+
+    def _chance(self, whom: bytes) -> Random:
+        number = next(self._numbers).to_bytes(8)
+        digest = blake2b(self._seed + whom + number, digest_size=8).digest()
+        return Random(int.from_bytes(digest))
 
     def poller(self) -> Poller:
         return _ChaosPoller(self._inner.poller(), self._clock)
@@ -130,38 +142,46 @@ class _ChaosCaller:
         self._connect, self._ways, self._clock, self._chance = connect, ways, clock, chance
         self.inner: Caller | None = connect()
         self.pollers: set[_ChaosPoller] = set()
-        self._is_up = False  # as whoever holds this has been told, or will be
+        self._is_up = False  # as whoever holds this has been told
+        self._has_fallen = False  # and is to be told that
         self._out: deque[tuple[float, bytes]] = deque()
-        self._in: deque[tuple[float, _Heard]] = deque()
-        self._there, self._back = _Line(chance), _Line(chance)
+        self._line = _Line(chance)
 
     def send(self, header: bytes) -> bool:
         now_s = self._clock.now_s()
         self.turn(now_s)
         if self.inner is None:
             return False
-        there, _ = self._ways(now_s)
-        if there == CALM and not self._out:
+        way, _ = self._ways(now_s)
+        if way == CALM and not self._out:
             return self.inner.send(header)
         if not self._is_up or len(self._out) >= MAX_HELD:
             return False
-        if self._draw(there.loss):
+        if self._draw(way.loss):
             self._break()
             return True  # it has left; it will not arrive
-        if self._draw(there.corrupt):
+        if self._draw(way.corrupt):
             header = _flipped(header, self._chance)
-        self._out.append((self._there.due_s(there, len(header), now_s), header))
+        self._out.append((self._line.due_s(way, len(header), now_s), header))
         self.turn(now_s)
         return True
 
-    def receive(self, into: Callable[[bytes], memoryview | None] | None = None) -> _Heard | None:
+    def receive(self, into: _Into | None = None) -> _Answer | None:
         now_s = self._clock.now_s()
         self.turn(now_s)
-        if self.inner is not None:
-            self._listen(self.inner, into, now_s)
-        if self._in and self._in[0][0] <= now_s:
-            return self._in.popleft()[1]
-        return None
+        if self._has_fallen:
+            self._has_fallen = False
+            return CallerEvent.DISCONNECTED
+        if self.inner is None:
+            return None
+        _, way = self._ways(now_s)
+        if self._draw(way.loss):
+            return self._lost(self.inner.receive())
+        placed = _Placed(into)
+        answer = self._noted(self.inner.receive(placed if into is not None else None))
+        if answer is None or isinstance(answer, CallerEvent) or not self._draw(way.corrupt):
+            return answer
+        return placed.changed(answer, self._chance)
 
     def close(self) -> None:
         if self.inner is not None:
@@ -184,53 +204,27 @@ class _ChaosCaller:
 
     @property
     def next_s(self) -> float:
-        """When something will be here, or leave."""
-        return min((queue[0][0] for queue in (self._in, self._out) if queue), default=math.inf)
+        """When something is to leave."""
+        return self._out[0][0] if self._out else math.inf
 
     @property
-    def has_arrived(self) -> bool:
-        return bool(self._in) and self._in[0][0] <= self._clock.now_s()
+    def has_news(self) -> bool:
+        return self._has_fallen
 
     # -- the connection ---------------------------------------------------------------------------
 
-    def _listen(
-        self, inner: Caller, into: Callable[[bytes], memoryview | None] | None, now_s: float
-    ) -> None:
-        """Take in what is there; payloads go to their places at once, and are told when due."""
-        while True:
-            _, back = self._ways(now_s)
-            placed: list[memoryview] = []
-            is_lost = self._draw(back.loss)
-            heard = inner.receive(None if is_lost or into is None else _noting(into, placed))
-            match heard:
-                case None:
-                    return
-                case CallerEvent():
-                    self._is_up = heard is CallerEvent.CONNECTED
-                    self._in.append((self._back.due_s(CALM, 0, now_s), heard))
-                    if back == CALM:
-                        return
-                    continue
-                case _ if is_lost:
-                    self._break()
-                    return
-                case _:
-                    self._in.append(self._arrived(heard, placed, back, now_s))
-            if back == CALM:
-                return  # one at a time, as they are asked for
+    def _lost(self, answer: _Answer | None) -> _Answer | None:
+        """Of what would have been heard now: a message is lost, and its connection with it."""
+        if answer is None or isinstance(answer, CallerEvent):
+            return self._noted(answer)
+        self._break()
+        self._has_fallen = False
+        return CallerEvent.DISCONNECTED
 
-    def _arrived(
-        self, heard: bytes | tuple[bytes, int], placed: Sequence[memoryview], way: Way, now_s: float
-    ) -> tuple[float, _Heard]:
-        header, size = heard if isinstance(heard, tuple) else (heard, 0)
-        if self._draw(way.corrupt):
-            if size > 0 and placed and self._chance.random() < size / (size + len(header)):
-                place = self._chance.randrange(size)
-                placed[-1][place] ^= 1 << self._chance.randrange(8)
-            else:
-                header = _flipped(header, self._chance)
-                heard = (header, size) if isinstance(heard, tuple) else header
-        return self._back.due_s(way, len(header) + max(size, 0), now_s), heard
+    def _noted(self, answer: _Answer | None) -> _Answer | None:
+        if isinstance(answer, CallerEvent):
+            self._is_up = answer is CallerEvent.CONNECTED
+        return answer
 
     def _break(self, *, again: bool = True) -> None:
         """Lose the connection, and everything that is on its way."""
@@ -240,11 +234,8 @@ class _ChaosCaller:
             self.inner.close()
             self.inner = None
         self._out.clear()
-        self._in.clear()
-        self._there, self._back = _Line(self._chance), _Line(self._chance)
-        if self._is_up:
-            self._in.append((-math.inf, CallerEvent.DISCONNECTED))
-        self._is_up = False
+        self._line = _Line(self._chance)
+        self._has_fallen, self._is_up = self._is_up, False
         if again:
             self._call_again()
 
@@ -257,22 +248,106 @@ class _ChaosCaller:
         return rate > 0.0 and self._chance.random() < rate
 
 
-def _noting(
-    into: Callable[[bytes], memoryview | None], placed: list[memoryview]
-) -> Callable[[bytes], memoryview | None]:
-    def place(header: bytes) -> memoryview | None:
-        room = into(header)
-        if room is not None:
-            placed.append(room)
-        return room
+class _Placed:
+    """Notes where a payload was put, so that it can be changed there."""
 
-    return place
+    def __init__(self, into: _Into | None) -> None:
+        self._into = into
+        self._room: memoryview | None = None
+
+    def __call__(self, header: bytes) -> memoryview | None:
+        self._room = self._into(header) if self._into is not None else None
+        return self._room
+
+    def changed(
+        self, answer: bytes | tuple[bytes, int], chance: Random
+    ) -> bytes | tuple[bytes, int]:
+        """The same message with one bit flipped, in its payload or in its header."""
+        if isinstance(answer, bytes):
+            return _flipped(answer, chance)
+        header, size = answer
+        if self._room is not None and size > 0:
+            self._room[chance.randrange(size)] ^= 1 << chance.randrange(8)
+            return answer
+        return _flipped(header, chance), size
+
+
+class _ChaosListener:
+    """Holds up what it answers; who asks feels the rest of the weather."""
+
+    def __init__(self, inner: Listener, weather: Weather, clock: Clock, chance: Random) -> None:
+        self.inner = inner
+        self._weather, self._clock, self._chance = weather, clock, chance
+        self._keys: dict[bytes, bytes] = {}  # of each route, the newest last
+        self._held: dict[bytes, deque[tuple[float, bytes, memoryview | None]]] = {}
+        self._lines: dict[bytes, _Line] = {}
+
+    @property
+    def address(self) -> str:
+        return self.inner.address
+
+    def receive(self) -> Arrival | None:
+        self.turn(self._clock.now_s())
+        arrival = self.inner.receive()
+        if arrival is not None and arrival.route not in self._keys:
+            if len(self._keys) >= MAX_ROUTES:
+                self._forget(next(iter(self._keys)))
+            self._keys[arrival.route] = arrival.key
+        return arrival
+
+    def send(self, route: bytes, header: bytes, payload: memoryview | None = None) -> Sent:
+        now_s = self._clock.now_s()
+        self.turn(now_s)
+        held = self._held.get(route)
+        key = self._keys.get(route)
+        way = CALM if key is None else self._weather.ways(key, now_s)[0]
+        if not way.holds_up and not held:
+            return self.inner.send(route, header, payload)
+        if held is not None and len(held) >= MAX_HELD:
+            return Sent.FULL
+        line = self._lines.setdefault(route, _Line(self._chance))
+        due_s = line.due_s(way, len(header) + (len(payload) if payload else 0), now_s)
+        self._held.setdefault(route, deque()).append((due_s, header, payload))
+        return Sent.YES
+
+    def close(self) -> None:
+        self._held.clear()
+        self.inner.close()
+
+    def turn(self, now_s: float) -> None:
+        """Let go what has been held up long enough."""
+        for route, held in list(self._held.items()):
+            while held and held[0][0] <= now_s:
+                _, header, payload = held[0]
+                sent = self.inner.send(route, header, payload)
+                if sent is Sent.FULL:
+                    held[0] = (now_s + RETRY_S, header, payload)
+                    break
+                held.popleft()
+                if sent is Sent.GONE:
+                    held.clear()
+            if not held:
+                del self._held[route]
+
+    @property
+    def next_s(self) -> float:
+        """When something is to leave."""
+        return min((held[0][0] for held in self._held.values() if held), default=math.inf)
+
+    @property
+    def has_news(self) -> bool:
+        return False
+
+    def _forget(self, route: bytes) -> None:
+        del self._keys[route]
+        self._held.pop(route, None)
+        self._lines.pop(route, None)
 
 
 def _flipped(frame: bytes, chance: Random) -> bytes:
     """One bit of it is another."""
     if not frame:
-        return frame
+        return b""
     changed = bytearray(frame)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
     return bytes(changed)
@@ -283,32 +358,34 @@ class _ChaosPoller:
 
     def __init__(self, inner: Poller, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
-        self._callers: dict[int, _ChaosCaller] = {}  # by identity
-        self._of: dict[int, _ChaosCaller] = {}  # by identity of what they call with
+        self._ours: dict[int, _ChaosCaller | _ChaosListener] = {}  # by identity
+        self._of: dict[int, _ChaosCaller | _ChaosListener] = {}  # by that of what is inside
 
     def add(self, item: Pollable) -> None:
-        if not isinstance(item, _ChaosCaller):
+        if not isinstance(item, _ChaosCaller | _ChaosListener):
             self._inner.add(item)
             return
-        self._callers[id(item)] = item
-        item.pollers.add(self)
+        self._ours[id(item)] = item
+        if isinstance(item, _ChaosCaller):
+            item.pollers.add(self)
         if item.inner is not None:
             self.find(item, item.inner)
 
     def discard(self, item: Pollable) -> None:
-        if not isinstance(item, _ChaosCaller):
+        if not isinstance(item, _ChaosCaller | _ChaosListener):
             self._inner.discard(item)
             return
-        self._callers.pop(id(item), None)
-        item.pollers.discard(self)
+        self._ours.pop(id(item), None)
+        if isinstance(item, _ChaosCaller):
+            item.pollers.discard(self)
         if item.inner is not None:
             self.lose(item.inner)
 
-    def find(self, caller: _ChaosCaller, inner: Caller) -> None:
-        self._of[id(inner)] = caller
+    def find(self, item: _ChaosCaller | _ChaosListener, inner: Caller | Listener) -> None:
+        self._of[id(inner)] = item
         self._inner.add(inner)
 
-    def lose(self, inner: Caller) -> None:
+    def lose(self, inner: Caller | Listener) -> None:
         self._of.pop(id(inner), None)
         self._inner.discard(inner)
 
@@ -316,18 +393,19 @@ class _ChaosPoller:
         until_s = math.inf if timeout_s is None else self._clock.now_s() + timeout_s
         while True:
             now_s = self._clock.now_s()
-            for caller in list(self._callers.values()):
-                caller.turn(now_s)
-            here = [caller for caller in self._callers.values() if caller.has_arrived]
-            next_s = min([until_s, *(c.next_s for c in self._callers.values())])
+            for item in list(self._ours.values()):
+                item.turn(now_s)
+            news = [item for item in self._ours.values() if item.has_news]
+            next_s = min([until_s, *(item.next_s for item in self._ours.values())])
             wait_s = max(0.0, next_s - now_s)
-            if self._callers:
+            if self._ours:
                 wait_s = min(wait_s, TICK_S)
-            ready = self._inner.poll(0.0 if here else None if wait_s == math.inf else wait_s)
-            found: list[Pollable] = [*here]
-            for item in ready:
-                known = self._of.get(id(item), item)
-                if known not in found:
+            found: list[Pollable] = [*news]
+            for inside in self._inner.poll(0.0 if news else None if wait_s == math.inf else wait_s):
+                known = self._of.get(id(inside))
+                if known is None:
+                    found.append(inside)
+                elif known not in news:
                     found.append(known)
             if found or self._clock.now_s() >= until_s:
                 return found

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from protocol.transport.base import CallerEvent, Listener
+from protocol.transport.base import CallerEvent, Listener, Sent
 from protocol.transport.chaos import CALM, Chaos, Way
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 
@@ -25,7 +25,7 @@ class Sky:
         return self.at_s
 
     def ways(self, key: bytes, now_s: float) -> tuple[Way, Way]:
-        assert key == SERVER_KEY
+        assert key in {SERVER_KEY, CLIENT_KEY}
         return self.there, self.back
 
 
@@ -34,11 +34,13 @@ class Post:
 
     def __init__(self, seed: bytes = b"seed") -> None:
         network = MemoryNetwork()
-        self.sky = Sky()
+        self.sky = Sky()  # of the caller
+        self.theirs = Sky()  # of the listener
         self._server = MemoryTransport(network, key=SERVER_KEY)
         self._client = MemoryTransport(network, key=CLIENT_KEY)
         chaos = Chaos(self._client, self.sky, clock=self.sky, seed=seed)
-        self.listener: Listener = self._server.listen("tcp://here:0", admits=lambda _: True)
+        under = Chaos(self._server, self.theirs, clock=self.theirs, seed=seed)
+        self.listener: Listener = under.listen("tcp://here:0", admits=lambda _: True)
         self.caller = chaos.call(self.listener.address, server_key=SERVER_KEY)
         self.poller = chaos.poller()
         self.poller.add(self.caller)
@@ -69,17 +71,18 @@ def post() -> Iterator[Post]:
 
 
 def test_a_delay_holds_each_message_up_in_both_directions(post: Post) -> None:
-    post.sky.there, post.sky.back = Way(delay_s=2.0), Way(delay_s=3.0)
+    post.sky.there = post.theirs.there = Way(delay_s=2.0)
     assert post.caller.send(b"question")
     assert post.heard() == []
     post.sky.at_s = 2.0
     assert post.caller.receive() is None  # whoever looks lets go what is due
     assert post.heard() == [b"question"]
     post.listener.send(post.route, b"answer")
-    assert post.caller.receive() is None  # it is on its way since 2.0
-    post.sky.at_s = 4.9
+    post.theirs.at_s = 1.9
+    post.listener.receive()
     assert post.caller.receive() is None
-    post.sky.at_s = 5.0
+    post.theirs.at_s = 2.0
+    post.listener.receive()
     assert post.caller.receive() == b"answer"
 
 
@@ -106,16 +109,31 @@ def test_bandwidth_is_shared_by_what_is_sent_one_after_another(post: Post) -> No
     assert arrived == [0, 1, 1, 1]
 
 
-def test_a_payload_lies_in_its_place_and_is_told_when_due(post: Post) -> None:
+def test_an_answer_is_held_up_by_whoever_gives_it_its_payload_too(post: Post) -> None:
     assert post.caller.send(b"hello")
     post.heard()
-    post.sky.back = Way(delay_s=1.0)
-    room = bytearray(4)
-    post.listener.send(post.route, b"data", memoryview(b"body"))
-    assert post.caller.receive(lambda _: memoryview(room)) is None
-    post.sky.at_s = 1.0
-    assert post.caller.receive() == (b"data", 4)
-    assert room == b"body"
+    post.theirs.there = Way(mbit=0.008, delay_s=1.0)  # a thousand bytes a second
+    room = bytearray(500)
+    for mark in (b"1", b"2"):
+        assert post.listener.send(post.route, mark, memoryview(mark * 499)) is Sent.YES
+    post.theirs.there = CALM
+    assert post.listener.send(post.route, b"3") is Sent.YES  # in order: it waits for those before
+    arrived = []
+    for half_s in range(6):
+        post.sky.at_s = post.theirs.at_s = half_s / 2
+        post.listener.receive()
+        while (answer := post.caller.receive(lambda _: memoryview(room)[:499])) is not None:
+            arrived.append((half_s / 2, answer))
+    assert arrived == [(1.5, (b"1", 499)), (2.0, (b"2", 499)), (2.0, b"3")]
+    assert room[:499] == b"2" * 499
+
+
+def test_a_sender_that_nobody_hears_is_told_that_its_way_is_full(post: Post) -> None:
+    assert post.caller.send(b"hello")
+    post.heard()
+    post.theirs.there = Way(delay_s=1.0)
+    sent = [post.listener.send(post.route, b"more") for _ in range(100)]
+    assert sent == [Sent.YES] * 64 + [Sent.FULL] * 36
 
 
 def test_a_cut_closes_the_connection_and_its_end_opens_another(post: Post) -> None:
