@@ -310,6 +310,11 @@ class _ChaosListener:
         self._held.setdefault(route, deque()).append((due_s, header, payload))
         return Sent.YES
 
+    def hang_up(self, key: bytes) -> None:
+        for route in [route for route, of in self._keys.items() if of == key]:
+            self._forget(route)
+        self.inner.hang_up(key)
+
     def close(self) -> None:
         self._held.clear()
         self.inner.close()
