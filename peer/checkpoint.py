@@ -6,10 +6,8 @@ the server sends, and what a receiver maps and uses in place. A neighbour's rece
 same body without a header.
 """
 
-import json
 import mmap
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,49 +15,17 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
+from peer.container import header_of
 from peer.durable import drafted
 from peer.work import SnapshotRef
 from protocol.errors import DataError
 from protocol.tensors import Sections, read_body, write_body
 from protocol.wire.codec import decode_document, encode_document
 from protocol.wire.digest import digest
-from protocol.wire.layout import ALIGN_BYTES, Layout
-from protocol.wire.messages import SnapshotManifest, TensorSpec
+from protocol.wire.layout import Layout
+from protocol.wire.messages import SnapshotManifest
 
 __all__ = ["hold_snapshot", "map_snapshot", "write_model", "write_snapshot"]
-
-_HEADER_LENGTH = struct.Struct("<Q")
-_DTYPES = {
-    "float32": "F32",
-    "float64": "F64",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "int64": "I64",
-    "int32": "I32",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
-
-
-def _header(specs: tuple[TensorSpec, ...], layout: Layout) -> bytes:
-    """A safetensors header that covers the body without a hole, padded to the alignment."""
-    entries: dict[str, object] = {"__metadata__": {"format": "pt", "kinfolk": "snapshot"}}
-    at = 0
-    for spec, place in zip(specs, layout.places, strict=True):
-        if place.start > at:
-            entries[f"pad.{at}"] = _entry("U8", (place.start - at,), at, place.start)
-        key = f"{spec.section}/{spec.name}"
-        entries[key] = _entry(_DTYPES[spec.dtype], spec.shape, place.start, place.end)
-        at = place.end
-    if layout.body_bytes > at:
-        entries[f"pad.{at}"] = _entry("U8", (layout.body_bytes - at,), at, layout.body_bytes)
-    text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + _HEADER_LENGTH.size) % ALIGN_BYTES)
-    return _HEADER_LENGTH.pack(len(text)) + text
-
-
-def _entry(dtype: str, shape: tuple[int, ...], begin: int, end: int) -> dict[str, object]:
-    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
 
 
 @contextmanager
@@ -108,7 +74,7 @@ def _filled(
     descriptor: int, path: Path, manifest: SnapshotManifest, sections: Sections
 ) -> SnapshotRef:
     layout = Layout.of(manifest.tensors)
-    header = _header(manifest.tensors, layout)
+    header = header_of(manifest.tensors, layout)
     num_bytes = len(header) + layout.body_bytes
     os.posix_fallocate(descriptor, 0, num_bytes)  # a full disk is told here
     with mmap.mmap(descriptor, num_bytes) as buffer:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from peer.container import header_of
 from peer.durable import DRAFT, Appender, step, sync_file, write_whole
 from peer.entries import ENTRIES, Collected, Entry, Finished, Good, Past, WrittenRecord, record_of
 from peer.layout import (
@@ -254,6 +255,8 @@ def _check_snapshot(ref: SnapshotRef) -> None:
             memoryview(mapped) as whole,
             whole[ref.offset :] as body,
         ):
+            if ref.offset and whole[: ref.offset] != header_of(manifest.tensors, layout):
+                raise _Torn(f"{ref.path} is torn in its header")
             for spec, place in zip(manifest.tensors, layout.places, strict=True):
                 with body[place.start : place.end] as piece:
                     if digest(piece) != spec.digest:

@@ -353,6 +353,9 @@ class PeerHost:
 
         def done(snapshot: SnapshotRef) -> None:
             coming.replace(kept)
+            coming.unlink(
+                missing_ok=True
+            )  # to rename one name of a file to another one does nothing
             now_s = self._fabric.now_s()
             self.feed(self.node.progressed(fetch.neighbour, num_bytes, now_s))
             self.feed(self.node.pulled(fetch.neighbour, snapshot, now_s))
