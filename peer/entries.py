@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
+from peer.plain import from_json, to_json
 from peer.record import RoundRecord
-from peer.work import Group, Mix, Note, Published, Score, SnapshotRef, Unused, Weights
+from peer.work import Mix, Published, SnapshotRef
 from protocol.ids import PeerId
 from protocol.wire.codec import Codec
-from protocol.wire.fields import Name, Range, RoundNo, RunKey, Seconds, Size, as_text
-from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TENSORS
+from protocol.wire.fields import Name, Range, RoundNo, RunKey, Seconds, Size
+from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS
 
 __all__ = [
     "ENTRIES",
@@ -46,14 +47,6 @@ class Good:
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
-    """Bytes that came from, or went to, a neighbour."""
-
-    name: Name
-    num_bytes: _Bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Number:
     """A round, or an age in rounds, of a neighbour."""
 
@@ -62,41 +55,11 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """The start of a published tensor's digest, in hex."""
-
-    name: Annotated[str, Size(1, 256)]
-    digest: Annotated[str, Size(0, 64)]
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenRecord:
-    """A `RoundRecord` of lists: one `Score` or none, pairs for mappings."""
+    """A `RoundRecord` as JSON."""
 
     round_no: RoundNo
-    used: Annotated[tuple[Number, ...], Size(0, MAX_MEMBERS)]
-    stale: Annotated[tuple[Number, ...], Size(0, MAX_MEMBERS)]
-    missing: _Names
-    refused: Annotated[tuple[Unused, ...], Size(0, MAX_MEMBERS)]
-    skipped: _Rounds
-    waited_s: Seconds
-    mix_s: Seconds
-    train_s: Seconds
-    round_s: Seconds
-    num_steps: _Bytes
-    train_loss: _Number
-    epsilon: _Number  # -1: training was not private
-    mixed: Annotated[tuple[Score, ...], Size(0, 1)]
-    trained: Annotated[tuple[Score, ...], Size(0, 1)]
-    own: Annotated[tuple[Score, ...], Size(0, 1)]
-    served: Annotated[str, Size(1, 32)]
-    weights: Annotated[tuple[Weights, ...], Size(0, MAX_MEMBERS)]
-    notes: Annotated[tuple[Note, ...], Size(0, 64)]
-    groups: Annotated[tuple[Group, ...], Size(0, 4096)]
-    pulled: Annotated[tuple[Amount, ...], Size(0, MAX_MEMBERS)]
-    sent: Annotated[tuple[Amount, ...], Size(0, MAX_MEMBERS)]
-    digest: Annotated[str, Size(0, 64)]
-    tensors: Annotated[tuple[Tensor, ...], Size(0, MAX_TENSORS)]
+    content: Annotated[bytes, Size(1, 64 << 20)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,71 +120,13 @@ def mapping(pairs: tuple[Number, ...]) -> dict[PeerId, int]:
 
 def written(record: RoundRecord) -> WrittenRecord:
     """A record as the journal keeps it."""
-    return WrittenRecord(
-        round_no=record.round_no,
-        used=numbers(record.used),
-        stale=numbers(record.stale),
-        missing=tuple(record.missing),
-        refused=tuple(Unused(n, as_text(why)) for n, why in sorted(record.refused.items())),
-        skipped=record.skipped,
-        waited_s=record.waited_s,
-        mix_s=record.mix_s,
-        train_s=record.train_s,
-        round_s=record.round_s,
-        num_steps=record.num_steps,
-        train_loss=record.train_loss,
-        epsilon=record.epsilon if record.epsilon is not None else -1.0,
-        mixed=_listed(record.mixed),
-        trained=_listed(record.trained),
-        own=_listed(record.own),
-        served=record.served,
-        weights=record.weights,
-        notes=tuple(Note(name, value) for name, value in sorted(record.notes.items())),
-        groups=record.groups,
-        pulled=_amounts(record.pulled),
-        sent=_amounts(record.sent),
-        digest=record.digest,
-        tensors=tuple(Tensor(name, value) for name, value in record.tensors.items()),
-    )
+    return WrittenRecord(record.round_no, to_json(record))
 
 
 def record_of(kept: WrittenRecord) -> RoundRecord:
-    """The record that was written."""
-    return RoundRecord(
-        round_no=kept.round_no,
-        used=mapping(kept.used),
-        stale=mapping(kept.stale),
-        missing=tuple(PeerId(name) for name in kept.missing),
-        refused={PeerId(u.sender): u.reason for u in kept.refused},
-        skipped=kept.skipped,
-        waited_s=kept.waited_s,
-        mix_s=kept.mix_s,
-        train_s=kept.train_s,
-        round_s=kept.round_s,
-        num_steps=kept.num_steps,
-        train_loss=kept.train_loss,
-        epsilon=kept.epsilon if kept.epsilon >= 0.0 else None,
-        mixed=_one(kept.mixed),
-        trained=_one(kept.trained),
-        own=_one(kept.own),
-        served=kept.served,
-        weights=kept.weights,
-        notes={note.name: note.value for note in kept.notes},
-        groups=kept.groups,
-        pulled={PeerId(amount.name): amount.num_bytes for amount in kept.pulled},
-        sent={PeerId(amount.name): amount.num_bytes for amount in kept.sent},
-        digest=kept.digest,
-        tensors={tensor.name: tensor.digest for tensor in kept.tensors},
-    )
+    """The record that was written.
 
-
-def _amounts(traffic: Mapping[PeerId, int]) -> tuple[Amount, ...]:
-    return tuple(Amount(name, num_bytes) for name, num_bytes in sorted(traffic.items()))
-
-
-def _listed(score: Score | None) -> tuple[Score, ...]:
-    return () if score is None else (score,)
-
-
-def _one(scores: tuple[Score, ...]) -> Score | None:
-    return scores[0] if scores else None
+    Raises:
+        DataError: it is none.
+    """
+    return from_json(RoundRecord, kept.content)

@@ -85,6 +85,7 @@ def write_memory(directory: Path, memory: Memory, *, published: Trained | None) 
         "num_rounds": memory.num_rounds,
         "results": {which: _evidence(result) for which, result in results.items()},
         "norms": dict(memory.norms),
+        "states": list(memory.states),
         "slots": slots,
         "published": there,
     }
@@ -151,9 +152,9 @@ def _remembered(
                 tensor = opened.get_tensor(f"{section}/{name}").clone()
                 found[which, section, name] = tensor.to(device)
     results = {which: _result(which, told, found) for which, told in card["results"].items()}
-    states: dict[str, dict[str, dict[str, Tensor]]] = {}
+    states: dict[str, dict[str, dict[str, Tensor]]] = {slot: {} for slot in card["states"]}
     for slot, key, names in card["slots"]:
-        states.setdefault(slot, {})[key] = {name: found[slot, key, name] for name in names}
+        states[slot][key] = {name: found[slot, key, name] for name in names}
     return Memory(
         round_no=card["round"],
         trained=results["trained"],
