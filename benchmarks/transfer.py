@@ -279,7 +279,7 @@ def many_reader_bars(folder: Path, repetitions: int) -> list[bool]:
     found = compare([one, eight, stalled], field.path, repetitions)
     report(found)
     runs = found[eight], found[stalled]
-    change = median(abs(1 - a.seconds / b.seconds) for a, b in zip(*runs, strict=True))
+    change = abs(1 - median(a.seconds / b.seconds for a, b in zip(*runs, strict=True)))
     extra = [median(run.sender_extra_bytes for run in each) for each in runs]
     named = {replace(one, name="one"): found[one], replace(eight, name="eight"): found[eight]}
     return [
