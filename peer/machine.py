@@ -121,6 +121,7 @@ class Machine:
         )
         self._farewelled: set[PeerId] = set()  # told that nothing more is needed of them
         self._ahead = 0  # rounds sat out just before this one
+        self._asked_from_s = -math.inf  # when the first COLLECT with questions began
         self._lag = 0 if exchange.serves else 1  # the round that is collected is so much older
         self._healing = ""  # whose state is being adopted in the middle of MIX
         self.phase = Phase.LOBBY
@@ -407,6 +408,8 @@ class Machine:
         # Nobody has a round 0 to give: it is the initial model, the same on all.
         needed = self._roster.needed(self._wanted)
         self.asked = needed if self._wanted >= 1 else ()
+        if self.asked and math.isinf(self._asked_from_s):
+            self._asked_from_s = now_s
         for name in needed:
             self._known(name)
         effects: list[Effect] = [*absent, Tell(round_no, Phase.COLLECT.value, 0.0, self._work_s)]
@@ -415,9 +418,21 @@ class Machine:
             neighbour = self.neighbours[name]
             neighbour.begin()
             neighbour.cut = self._cut(name)
-            if not neighbour.settled(self._wanted) and neighbour.pulling is None:
+            if self._is_to_be_asked(neighbour):
                 effects.append(self._question(name))
         return (*effects, *self._settle(now_s))
+
+    @property
+    def _waits(self) -> bool:
+        """Do rounds wait? Those of a relay do, and the first of whoever has nothing yet."""
+        return self.pace.mode == "sync" or self._exchange.serves or not self._published
+
+    def _is_to_be_asked(self, neighbour: Neighbour) -> bool:
+        if neighbour.pulling is not None:
+            return False
+        if self._waits:
+            return not neighbour.settled(self._wanted)
+        return not neighbour.gone and not neighbour.cut
 
     def _absent(self, first: int, end: int) -> tuple[Effect, ...]:
         """Tell which of these rounds this node sits out because the faults say so."""
@@ -460,9 +475,9 @@ class Machine:
         return self.neighbours[name]
 
     def _question(self, name: PeerId) -> Question:
-        """Ask for the round that is wanted; a relay beside neighbours, for any newer one."""
+        """Ask for the round that is wanted; whom nobody waits for, for any newer one."""
         part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
-        if name != self._roster.unawaited:
+        if name != self._roster.unawaited and self._waits:
             return Question(name, self._wanted, part)
         held = self.neighbours[name].good
         return Question(name, held.round_no + 1 if held is not None else 1, part)
@@ -483,6 +498,8 @@ class Machine:
 
     def _settle_collect(self, now_s: float) -> tuple[Effect, ...]:
         pending = [self.neighbours[n] for n in self.missing()]
+        if not self._waits:
+            return self._close(pending, now_s)
         found = verdict(
             pending,
             len(self._waited_for()) - len(pending),
@@ -503,12 +520,13 @@ class Machine:
     def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         for neighbour in given_up:
-            silent = now_s >= neighbour.heard_s + self.pace.silence_s
+            heard_s = max(neighbour.heard_s, self._asked_from_s)
+            silent = now_s >= heard_s + self.pace.silence_s
             if silent and not neighbour.lost:
                 neighbour.lost = True
                 effects.append(Happened("lost", neighbour.name, self._silence_of(neighbour, now_s)))
         asked = [self.neighbours[name] for name in self.asked]
-        if newest := jump_target(asked, self._wanted):
+        if self._waits and (newest := jump_target(asked, self._wanted)):
             jump_to = min(newest + self._lag, self._rounds)
             self._skipped += tuple(range(self.round_no, jump_to))
             self.round_no = jump_to

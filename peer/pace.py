@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peer.options.fields import check, number, whole
+from peer.options.fields import check, choice, number, whole
 
 __all__ = ["Arrivals", "Pace", "freshness"]
 
@@ -13,6 +13,11 @@ _GAIN_MEAN, _GAIN_DEVIATION = 0.125, 0.25  # as in RFC 6298: smooth enough, quic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
+    mode: str = choice(
+        "sync",
+        "sync | async",
+        "async waits for nobody: each round takes the newest that has come by then",
+    )
     quorum: float = number(
         0.5, "(0, 1]", "share of the neighbours that must be in; 1 gives nobody up before the bound"
     )

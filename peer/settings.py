@@ -14,6 +14,7 @@ from peer.options.fields import number as real
 from peer.options.models import check_model
 from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, read
 from peer.pace import Pace
+from peer.roles import Exchange, exchange_of
 from peer.share import ShareOptions
 from protocol.errors import ConfigError, RefusedError
 from protocol.topology import Topology, parse_topology
@@ -160,6 +161,14 @@ class Settings:
                 f"{topology.spec} does not give, should there be no relay",
                 hint="take run.topology = full; or mixer = relay, and have one in the run",
             )
+        pace = build(Pace, groups["pace"])
+        exchange = exchange_of(recipe.mixer.name)
+        if pace.mode == "async" and exchange not in {Exchange.NEIGHBOURS, Exchange.NONE}:
+            raise ConfigError(
+                f"pace.mode = async does not fit mixer = {recipe.mixer.name}: one common model "
+                "needs results of one round, from one start",
+                hint="take pace.mode = sync, or a method that mixes its neighbours, as kinfolk",
+            )
         return cls(
             run=build(RunOptions, groups["run"]),
             topology=topology,
@@ -167,7 +176,7 @@ class Settings:
             recipe=recipe,
             model=str(flat["model"]),
             model_options=build(ModelOptions, groups["model"]),
-            pace=build(Pace, groups["pace"]),
+            pace=pace,
             admit=build(AdmitOptions, groups["admit"]),
             share=build(ShareOptions, groups["share"]),
             input_shape=_shape(str(flat.get("data.input", ""))),

@@ -1,0 +1,83 @@
+"""Faults in rounds are the same run on virtual time and as real processes, bit for bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "faults.toml"
+LIVES = """
+[run]
+rounds = 7
+[method]
+name = "kinfolk"
+[model]
+name = "mlp"
+[pace]
+quorum = 1.0
+[data]
+make = ["optdigits"]
+peers = 4
+partition = "dirichlet:0.5"
+samples_per_class = 4
+size = 8
+[[fault]]
+kind = "join"
+at_round = 3
+peer = "shard3"
+[[fault]]
+kind = "leave"
+at_round = 5
+peer = "shard1"
+[[fault]]
+kind = "loss"
+at_round = 2
+rate = 0.3
+[[fault]]
+kind = "partition"
+at_round = 4
+groups = [["shard0", "shard3"], ["shard1", "shard2"]]
+[[fault]]
+kind = "heal"
+at_round = 6
+"""
+
+
+def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "peer", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (EXAMPLE.read_text(), "the same: 52 snapshots of 6 peers in 11 rounds\n"),
+        # shard3 plays 3 to 7, shard1 1 to 4, the others all
+        (LIVES, "the same: 23 snapshots of 4 peers in 7 rounds\n"),
+    ],
+    ids=["partition-and-dropout", "join-leave-loss"],
+)
+def test_under_faults_a_simulation_and_a_launch_learn_the_same(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "hard.toml"
+    file.write_text(text)
+    survivals = []
+    for command in ("simulate", "launch"):
+        done = peer(command, file, "--out", tmp_path / command)
+        assert done.returncode == 0, done.stderr
+        assert "How the peers came through" in done.stdout
+        survivals.append(json.loads((tmp_path / command / "survival.json").read_text()))
+        assert (tmp_path / command / "survival.png").exists()
+    verdict = peer("verify", tmp_path / "simulate", tmp_path / "launch")
+    assert verdict.stdout == said
+    assert verdict.returncode == 0
+    for one, other in zip(*(survival["peers"] for survival in survivals), strict=True):
+        for key in ("name", "rounds_finished", "rounds_degraded", "sat_out", "stale", "nothing"):
+            assert one[key] == other[key]
+        missed = [[play["missed"] for play in side["rounds"]] for side in (one, other)]
+        assert missed[0] == missed[1]
