@@ -1,5 +1,6 @@
 """From the command line to a running peer: checks first, then sockets, then the loop."""
 
+import math
 import os
 import secrets
 from collections.abc import Mapping
@@ -60,6 +61,7 @@ class Asked:
     faults: tuple[Fault, ...] = ()  # of the run
     resume: bool = False
     force: bool = False
+    max_mbit: float | None = None  # to any one other node; None: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,7 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
                     name=seat.name,
                     sign_secret=identity.sign_secret,
                     events=events,
+                    max_bytes_s=math.inf if asked.max_mbit is None else asked.max_mbit * 125_000,
                 ) as server,
                 Puller(transport, events=events) as puller,
             ):

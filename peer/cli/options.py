@@ -43,6 +43,12 @@ _OPTIONS = (
         "--threads", type=click.IntRange(1, 1024), help="Threads that compute. [what torch takes]"
     ),
     click.option(
+        "--max-mbit",
+        type=click.FloatRange(1.0, 1_000_000.0),
+        metavar="MBIT",
+        help="Megabits a second of parameters to each other node, at most. [no limit]",
+    ),
+    click.option(
         "--resume",
         is_flag=True,
         help="Go on where an earlier process of this node was; where there was none, start.",

@@ -38,6 +38,7 @@ def relay(
     assignments: tuple[str, ...],
     faults: Path | None,
     threads: int | None,
+    max_mbit: float | None,
     patience_s: float,
     resume: bool,
     force: bool,
@@ -65,6 +66,7 @@ def relay(
         faults=load_faults(faults) if faults is not None else (),
         resume=resume,
         force=force,
+        max_mbit=max_mbit,
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_relay(asked, display)

@@ -66,6 +66,7 @@ def start(
     assignments: tuple[str, ...],
     faults: Path | None,
     threads: int | None,
+    max_mbit: float | None,
     alone: bool,
     attack: str | None,
     patience_s: float,
@@ -97,6 +98,7 @@ def start(
         faults=load_faults(faults) if faults is not None else (),
         resume=resume,
         force=force,
+        max_mbit=max_mbit,
     )
     with closing(display_of(as_json=as_json)) as display:
         return run_peer(asked, display)

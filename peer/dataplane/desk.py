@@ -3,6 +3,7 @@
 Knows the listener, the mapped bodies, and the two machines that decide. No loop, no thread.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -47,14 +48,20 @@ class Desk:
     """Orders of the node, then a turn, then orders again: `Server` is the loop."""
 
     def __init__(
-        self, listener: Listener, *, names: Callable[[], Names], events: Inbox[Event]
+        self,
+        listener: Listener,
+        *,
+        names: Callable[[], Names],
+        events: Inbox[Event],
+        max_bytes_s: float = math.inf,
     ) -> None:
         self._listener = listener
         self._names = names
         self._events = events
         self._shelf: Shelf | None = None
         self._view: tuple[Epoch, SignedView] | None = None
-        self._serving = Serving()
+        self._max_bytes_s = max_bytes_s
+        self._serving = Serving(max_bytes_s=max_bytes_s)
         self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, ServedBody] = {}  # by digest, oldest first
         self._muted: dict[bytes, float] = {}  # until when, by key
@@ -120,7 +127,7 @@ class Desk:
         if self._shelf is not None:
             self._deliver(self._shelf.leave(reason))
         self._shelf = self._shelf_due_s = None
-        self._serving = Serving()
+        self._serving = Serving(max_bytes_s=self._max_bytes_s)
         self._bodies.clear()
         self._kept.clear()
         self._is_busy = False

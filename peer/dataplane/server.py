@@ -3,6 +3,7 @@
 It owns the listener. Decisions are those of `Shelf` and `Serving`; their shell is this and desk.py.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
@@ -34,6 +35,7 @@ class Server:
         name: PeerId,
         sign_secret: bytes,
         events: Inbox[Event],
+        max_bytes_s: float = math.inf,
         clock: Clock | None = None,
     ) -> None:
         """Prepare; entering binds.
@@ -44,6 +46,7 @@ class Server:
             name: ours.
             sign_secret: Ed25519, to vouch for what is served; it never leaves this process.
             events: where the node is told.
+            max_bytes_s: of parameters, at most so many a second to any one node.
             clock: the machine's own, unless given.
         """
         self._transport = transport
@@ -51,6 +54,7 @@ class Server:
         self._name = name
         self._sign_secret = sign_secret
         self._events = events
+        self._max_bytes_s = max_bytes_s
         self._clock = clock or MonotonicClock()
         self._names: Names = {}  # replaced, never changed: three threads read it
         self._orders: Inbox[Callable[[Desk], None]] = Inbox(transport.wake())
@@ -133,7 +137,12 @@ class Server:
             return
         try:
             with closing(listener):
-                desk = Desk(listener, names=lambda: self._names, events=self._events)
+                desk = Desk(
+                    listener,
+                    names=lambda: self._names,
+                    events=self._events,
+                    max_bytes_s=self._max_bytes_s,
+                )
                 self._bound.set_result(listener.address)
                 self._serve(listener, desk)
         except BaseException as error:  # noqa: BLE001 - told to the node, which ends

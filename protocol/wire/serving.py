@@ -2,9 +2,11 @@
 
 A reader asks for a range of a body and grants credits, one for each piece that may be under way.
 One piece goes to one reader in turn. A reader that is slow, stopped or greedy costs the others
-nothing: credits are clamped, and a transfer that has none for a while is dropped.
+nothing: credits are clamped, a transfer that has none for a while is dropped, and where there is a
+cap on the rate, one reader's share of time is up until its last piece would have left at that rate.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -48,7 +50,14 @@ class _Transfer:
 class Serving:
     """Ask `next_piece` until it is None; tell what became of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_bytes_s: float = math.inf) -> None:
+        """Begin with nothing to give.
+
+        Args:
+            max_bytes_s: at most so many bytes a second to any one key, > 0.
+        """
+        self._max_bytes_s = max_bytes_s
+        self._free_at_s: dict[bytes, float] = {}  # by key: what was sent has used up its time
         self._bodies: dict[bytes, int] = {}  # bytes of each, by digest
         self._transfers: dict[_Id, _Transfer] = {}  # oldest first
         self._turns: deque[_Id] = deque()  # those with credit, each once
@@ -57,7 +66,8 @@ class Serving:
     def due_s(self) -> float | None:
         """When `wake` or `next_piece` has something to do; None while readers must act first."""
         times = [
-            t.held_until_s if t.credit else t.idle_at_s + IDLE_S for t in self._transfers.values()
+            self._ready_at_s(t) if t.credit else t.idle_at_s + IDLE_S
+            for t in self._transfers.values()
         ]
         return min(times, default=None)
 
@@ -97,7 +107,7 @@ class Serving:
             transfer = self._transfers.get(self._turns[0])
             if transfer is None or not transfer.credit:
                 self._turns.popleft()
-            elif transfer.held_until_s > now_s:
+            elif self._ready_at_s(transfer) > now_s:
                 self._turns.rotate(-1)
             else:
                 route, xid = self._turns[0]
@@ -114,6 +124,8 @@ class Serving:
         transfer.offset += piece.num_bytes
         transfer.credit -= 1
         transfer.idle_at_s = now_s
+        busy_until_s = max(now_s, self._free_at_s.get(piece.key, 0.0))
+        self._free_at_s[piece.key] = busy_until_s + piece.num_bytes / self._max_bytes_s
         if transfer.offset >= transfer.get.end:
             del self._transfers[this]
         elif transfer.credit:
@@ -140,6 +152,9 @@ class Serving:
                 if not transfer.credit and now_s >= transfer.idle_at_s + IDLE_S
             ]
         )
+
+    def _ready_at_s(self, transfer: _Transfer) -> float:
+        return max(transfer.held_until_s, self._free_at_s.get(transfer.key, 0.0))
 
     def _get(self, route: bytes, key: bytes, get: Get, now_s: float) -> Err | None:
         body_bytes = self._bodies.get(get.digest)

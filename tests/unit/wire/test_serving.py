@@ -155,3 +155,31 @@ def test_too_many_transfers_in_all_are_refused() -> None:
         assert it.receive(key, key, get(1), 0.0) is None
     answer = it.receive(R1, K1, get(9), 0.0)
     assert answer == Err(9, "busy with 256 transfers; ask again later")
+
+
+def test_a_cap_holds_for_each_key_by_itself() -> None:
+    it = Serving(max_bytes_s=4.0 * P)
+    it.publish(BODY, NUM_BYTES)
+    it.receive(R1, K1, get(1, credit=16), 0.0)
+    it.receive(b"again", K1, get(2, credit=16), 0.0)  # a second connection gives no more
+    assert sent(it) == [(R1, 0, P)]
+    assert it.due_s == 0.25
+    assert sent(it, 0.2) == []
+    it.receive(R2, K2, get(1), 0.2)
+    assert sent(it, 0.2) == [(R2, 0, P)]
+    assert sent(it, 0.25) == [(b"again", 0, P)]
+    assert sorted(sent(it, 0.5)) == [(R1, P, P), (R2, P, P)]
+
+
+def test_under_a_cap_so_many_bytes_leave_in_a_second_and_none_are_saved_up() -> None:
+    it = Serving(max_bytes_s=4.0 * P)
+    it.publish(BODY, NUM_BYTES)
+    it.receive(R1, K1, get(1, credit=16), 100.0)
+    now_s = 100.0
+    left_at: list[float] = []
+    while len(left_at) < 9:
+        left_at += [now_s for _ in sent(it, now_s)]
+        assert it.due_s is not None
+        now_s = it.due_s
+    assert left_at == [100.0 + 0.25 * number for number in range(9)]
+    assert len(sent(it, 500.0)) == 1  # time that passed unused gives no burst
