@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from peer.durable import watched
-from peer.experiment import Experiment, load_experiment
+from peer.experiment import Experiment, RelayTable, load_experiment
 from peer.launch.directory import RunDirectory
 from peer.launch.plan import Seat
 from peer.launch.stage import set_stage
@@ -19,9 +19,9 @@ from peer.simulation.world import World
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
 
-__all__ = ["VICTIM", "Play", "play"]
+__all__ = ["RELAY", "VICTIM", "Play", "play"]
 
-VICTIM = PeerId("shard1")
+VICTIM, RELAY = PeerId("shard1"), PeerId("relay")
 RESTART_S = 2.0  # of virtual time, until a killed peer is there again
 
 EXPERIMENT = """
@@ -69,22 +69,26 @@ class _Doom:
 @dataclass(frozen=True)
 class Play:
     root: Path
+    victim: PeerId
     steps: tuple[str, ...]  # those of the victim
     killed: bool
 
 
-def play(folder: Path, *, method: str, rounds: int = 3, kill_at: int = 0) -> Play:
+def play(
+    folder: Path, *, method: str, rounds: int = 3, kill_at: int = 0, victim: PeerId = VICTIM
+) -> Play:
     """Play a run, with the victim killed before its step of this number; 0 for never."""
     folder.mkdir()
     file = folder / "crash.toml"
-    file.write_text(EXPERIMENT.format(method=method, rounds=rounds))
+    relay = f'[relay]\nname = "{RELAY}"\n' if victim == RELAY else ""
+    file.write_text(EXPERIMENT.format(method=method, rounds=rounds) + relay)
     experiment = load_experiment(file)
     stage = set_stage(experiment, folder / "run", force=False, most=3)
     stage.directory.forget_keys()
-    doom = _Doom(stage.directory.root.absolute() / VICTIM, kill_at)
+    doom = _Doom(stage.directory.root.absolute() / victim, kill_at)
     with closing(InProcess()) as engine, watched(doom), one_thread():
         _play(experiment, stage.directory, stage.seats, engine, doom)
-    return Play(stage.directory.root, tuple(doom.steps), doom.is_over)
+    return Play(stage.directory.root, victim, tuple(doom.steps), doom.is_over)
 
 
 def _play(
@@ -94,24 +98,29 @@ def _play(
     engine: InProcess,
     doom: _Doom,
 ) -> None:
+    taking_part: list[Seat | RelayTable] = [*seats]
+    if experiment.relay is not None:
+        taking_part.append(experiment.relay)
     world = World(
         run_name=experiment.name,
         founders=len(seats),
         options=Manifest(experiment.explicit),
         seed=experiment.settings.run.seed,
         timing=Timing(),
+        relays=len(taking_part) - len(seats),
     )
-    for seat in seats:
+    for seat in taking_part:
         world.add(host_of(experiment, directory, seat, world, engine, sync=True))
     try:
         world.run(lambda: None)
     except _Died:
-        victim = world.hosts[VICTIM]
+        name = PeerId(doom.folder.name)
+        victim = world.hosts[name]
         victim.kill()
-        (seat,) = (seat for seat in seats if seat.name == VICTIM)
+        (seat,) = (seat for seat in taking_part if seat.name == name)
         again = host_of(experiment, directory, seat, world, engine, start=2, sync=True)
         world.later(RESTART_S, lambda: world.add(again))
-        while world.hosts[VICTIM] is victim and world.step():
+        while world.hosts[name] is victim and world.step():
             pass
         world.run(lambda: None)
     codes = {name: host.over.code for name, host in world.hosts.items() if host.over is not None}

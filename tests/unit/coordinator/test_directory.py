@@ -336,3 +336,30 @@ def test_the_largest_run_has_a_view_that_can_be_sent() -> None:
     town.book.founding = tuple(entries)
     body = Bulletin(town.book, sign_secret=SIGN_SECRET).sealed().body
     assert 700_000 < len(body) < MAX_MANIFEST_BYTES
+
+
+# -- a process that comes back ---------------------------------------------------------------
+
+
+def test_one_that_returns_to_a_run_is_lost_to_it_until_it_is_ready_again() -> None:
+    """It stays on every roster: the others do not draw new neighbours for a restart."""
+    town = Town()
+    town.ready(A, B)
+    again = A.but(instance=b"process2", route=b"other")
+    town.join(again)
+    assert town.states() == {"a": "lost", "b": "ready"}
+    town.renew(again)
+    assert town.states()["a"] == "lost"
+    town.hear(again, Ready(SCHEMA, INIT))
+    assert town.states() == {"a": "ready", "b": "ready"}
+
+
+def test_one_that_returns_to_a_lobby_or_after_it_left_is_joining() -> None:
+    town = Town(founders=3)
+    town.ready(A, B)
+    town.join(A.but(instance=b"process2", route=b"other"))
+    assert town.states() == {"a": "joining", "b": "ready"}
+    town.ready(A.but(instance=b"process3"), C)
+    town.leave(B)
+    town.join(B.but(instance=b"process2", route=b"again"))
+    assert town.states()["b"] == "joining"
