@@ -178,7 +178,10 @@ def _duplicate(fd: int) -> socket.socket:
 
 def _received_bytes(fd: int) -> int | None:
     """What has come in on a connection since it began; None when it is none any more."""
-    borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+    try:
+        borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+    except OSError:
+        return None  # closed by now
     try:
         info = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except OSError:
