@@ -4,7 +4,6 @@ import os
 import signal
 from contextlib import ExitStack
 from functools import partial
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -35,12 +34,6 @@ ROOM_BYTES = 5 << 20
 pytestmark = pytest.mark.usefixtures("tracked", "no_leaks")
 
 KILLS = [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(25)]
-
-
-@pytest.fixture(scope="module")
-def tracked() -> None:
-    """The first process that is spawned starts one that stays: before the census."""
-    resource_tracker.ensure_running()
 
 
 class Trade:
