@@ -1,0 +1,225 @@
+"""Both sides of a transfer against a peer that says anything at all, in any order, at any time.
+
+What is asked or claimed decides nothing: not a place in memory, not an allocation, not a loop.
+"""
+
+from collections import Counter
+from itertools import count
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import RemoteProtocolError
+from protocol.wire.codec import PEER
+from protocol.wire.link_effects import Send
+from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
+    MIN_PIECE_BYTES,
+    Cancel,
+    Credit,
+    Data,
+    Err,
+    Get,
+    Part,
+    SnapshotManifest,
+    TensorSpec,
+)
+from protocol.wire.pulling import FREE_RESUMES, WINDOW, Complete, Failed, Pull, Verify
+from protocol.wire.serving import MAX_CREDIT, MAX_TRANSFERS_PER_KEY, Serving
+
+BODY_BYTES = 3 * MAX_PIECE_BYTES + 777
+NAME, OTHER = b"n" * 32, b"o" * 32
+HUGE = 2**31  # what a greedy or lying peer claims
+
+# -- the giving side -------------------------------------------------------------------------
+
+COUNTS = st.one_of(st.integers(0, BODY_BYTES + 5), st.sampled_from([0, BODY_BYTES, HUGE, 2**48]))
+XIDS = st.integers(0, 3)
+REQUESTS = st.one_of(
+    st.builds(
+        Get,
+        xid=XIDS,
+        digest=st.sampled_from([NAME, NAME, OTHER]),
+        offset=COUNTS,
+        end=COUNTS,
+        piece_bytes=st.sampled_from([MIN_PIECE_BYTES, MIN_PIECE_BYTES + 1, MAX_PIECE_BYTES]),
+        credit=st.sampled_from([0, 1, 4, HUGE]),
+    ),
+    st.builds(Credit, xid=XIDS, pieces=st.sampled_from([1, 2, HUGE])),
+    st.builds(Cancel, xid=XIDS),
+)
+KEYS = [b"%d" % number * 32 for number in range(3)]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(KEYS),
+        st.integers(0, 2),  # which of the key's connections
+        REQUESTS,
+        st.sampled_from(["send", "full", "gone", "forget", "withdraw", "wait"]),
+    ),
+    max_size=60,
+)
+
+
+@given(steps=STEPS)
+def test_whatever_is_asked_only_pieces_of_the_body_leave_and_credits_stay_few(
+    steps: list[tuple[bytes, int, Get | Credit | Cancel, str]],
+) -> None:
+    it = Serving()
+    it.publish(NAME, BODY_BYTES)
+    now_s = 0.0
+    for key, connection, request, then in steps:
+        now_s += 0.01
+        route = key[:1] + bytes([connection])
+        try:
+            answer = it.receive(route, key, request, now_s)
+            assert answer is None or answer.xid == request.xid
+        except RemoteProtocolError:
+            assert isinstance(request, Get)
+        of_key = Counter(transfer.key for transfer in it._transfers.values())
+        assert max(of_key.values(), default=0) <= MAX_TRANSFERS_PER_KEY
+        assert all(0 <= transfer.credit <= MAX_CREDIT for transfer in it._transfers.values())
+        now_s = act(it, then, key, route, now_s)
+    it.wake(now_s + 100.0)
+    assert all(transfer.credit for transfer in it._transfers.values())  # the others were dropped
+
+
+def act(it: Serving, then: str, key: bytes, route: bytes, now_s: float) -> float:
+    """What happens after a request; the instant afterwards."""
+    piece = it.next_piece(now_s)
+    match then:
+        case "send" if piece is not None:
+            assert 0 <= piece.offset < piece.offset + piece.num_bytes <= BODY_BYTES
+            assert piece.num_bytes <= MAX_PIECE_BYTES
+            it.sent(piece, now_s)
+        case "full" if piece is not None:
+            it.full(piece, now_s)
+        case "gone":
+            it.gone(route)
+        case "forget":
+            it.forget(key)
+            left = [transfer for transfer in it._transfers.values() if transfer.key == key]
+            assert left == []
+        case "withdraw":
+            it.withdraw(NAME)
+            it.publish(NAME, BODY_BYTES)
+        case "wait":
+            now_s += 11.0
+            it.wake(now_s)
+        case _:
+            pass
+    return now_s
+
+
+# -- the taking side ---------------------------------------------------------------------------
+
+SIZES = st.lists(
+    st.sampled_from([0, 1, 64, 20_000, MAX_PIECE_BYTES, 1_500_001]), min_size=1, max_size=4
+)
+OFFSETS = st.one_of(
+    st.none(),  # the one that is due
+    st.integers(0, 4 * MAX_PIECE_BYTES),
+    st.sampled_from([HUGE, 2**48]),
+)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("data"), st.integers(0, 12), OFFSETS, st.sampled_from([0, 0, 0, -1, 7])),
+        st.tuples(st.just("err"), st.integers(0, 12)),
+        st.tuples(st.just("connected")),
+        st.tuples(st.just("disconnected")),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 5.0, 6.0, 59.0])),
+        st.tuples(st.just("verified"), st.integers(0, 3), st.sampled_from([True, True, False])),
+    ),
+    max_size=80,
+)
+
+
+@given(sizes=SIZES, events=EVENTS, held=st.integers(0, 15))
+def test_whatever_is_sent_a_pull_writes_only_what_is_missing_and_ends_once(
+    sizes: list[int], events: list[tuple[Any, ...]], held: int
+) -> None:
+    victim = Victim(sizes, held)
+    for event in events:
+        try:
+            victim.suffer(*event)
+        except RemoteProtocolError:
+            victim.note(victim.pull.fail("it broke the rules"))
+    assert len(victim.ends) <= 1
+    assert victim.pull.is_done == bool(victim.ends)
+    if victim.ends == [Complete()]:
+        assert victim.good == set(range(len(sizes)))
+    assert victim.asked <= FREE_RESUMES + 2 * victim.taken + len(victim.pull.spans) + 1
+
+
+class Victim:
+    def __init__(self, sizes: list[int], held: int) -> None:
+        specs = tuple(
+            TensorSpec("params", f"t{i}", "uint8", (size,), b"d" * 32)
+            for i, size in enumerate(sizes)
+        )
+        manifest = SnapshotManifest(
+            run=bytes(16), sender="a", part=Part.RESULT, round_no=1, base=b"", memory=b"",
+            degree=1, num_examples=1, num_steps=1, nova_a=1.0, lr=0.1, start_loss=1.0,
+            class_counts=(), tensors=specs,
+        )  # fmt: skip
+        have = {number for number in range(len(sizes)) if held >> number & 1}
+        self.pull = Pull(manifest, digest=NAME, xids=count(1), now_s=0.0, held=have)
+        self.ends: list[object] = []
+        self.good: set[int] = set()
+        self.asked = self.taken = 0
+        self._handed: set[int] = set()
+        self._now_s = 0.0
+        self._newest = Get(0, NAME, 0, 1, MIN_PIECE_BYTES, WINDOW)
+        self.note(self.pull.begin())
+
+    def note(self, effects: tuple[object, ...]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(Get() as get):
+                    assert any(s.start <= get.offset < get.end == s.end for s in self.pull.spans)
+                    PEER.encode(get)  # it fits the wire
+                    self._newest = get
+                    self.asked += 1
+                case Verify(tensor, place, _, is_last):
+                    whole = self.pull.layout.places[tensor]
+                    assert whole.start <= place.start <= place.end <= whole.end
+                    if is_last:
+                        assert tensor not in self._handed
+                        self._handed.add(tensor)
+                case Complete() | Failed():
+                    self.ends.append(effect)
+                case _:
+                    pass
+
+    def suffer(self, what: str, *of: Any) -> None:
+        getattr(self, f"_{what}")(*of)
+
+    def _data(self, xid: int, offset: int | None, off_by: int) -> None:
+        data = Data(xid or self._newest.xid, self.pull._frontier if offset is None else offset)
+        place = self.pull.place(data)
+        size = 0
+        if place is not None:
+            assert any(s.start <= place.start < place.end <= s.end for s in self.pull.spans)
+            size = place.end - place.start + off_by
+            self.taken += off_by == 0
+        self.note(self.pull.receive(data, size, self._now_s))
+
+    def _err(self, xid: int) -> None:
+        self.note(self.pull.receive(Err(xid, "no"), 0, self._now_s))
+
+    def _connected(self) -> None:
+        self.note(self.pull.connected(self._now_s))
+
+    def _disconnected(self) -> None:
+        self.pull.disconnected()
+
+    def _wait(self, seconds: float) -> None:
+        self._now_s += seconds
+        self.note(self.pull.wake(self._now_s))
+
+    def _verified(self, tensor: int, is_good: bool) -> None:
+        if tensor not in self._handed - self.good:
+            return  # the hashers say nothing of what they were not given
+        if is_good:
+            self.good.add(tensor)
+        self.note(self.pull.verified(tensor=tensor, is_good=is_good))
