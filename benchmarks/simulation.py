@@ -13,6 +13,7 @@ are mixed count too.
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -67,16 +68,19 @@ def measured(asked: argparse.Namespace, peers: int, folder: Path) -> dict[str, i
     file = folder / "experiment.toml"
     file.write_text(EXPERIMENT.format(**{**vars(asked), "peers": peers, "images": 2 * peers}))
     command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(folder / "run")]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began_s = time.perf_counter()
     with (folder / "said").open("w") as said:
         workers = ["--workers", str(asked.workers)]
         process = psutil.Popen([*command, *workers], stdout=subprocess.DEVNULL, stderr=said)
         peak_bytes = _peak_bytes(process)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     if process.returncode:
         sys.exit((folder / "said").read_text())
     return {
         "peers": peers,
         "seconds": round(time.perf_counter() - began_s, 1),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
         "peak_bytes": peak_bytes,
         "workers": asked.workers,
         "rounds": asked.rounds,
