@@ -19,10 +19,12 @@ from peer.memory import Memory, read_memory
 from peer.mixers.base import Mixer
 from peer.mixers.replicated import Replicated
 from peer.models.pool import ModelPool
+from peer.options.entry import Need
 from peer.publishing import Shelving, coded, remembered, state_of, update_of
 from peer.roles import exchange_of
 from peer.serving import serve, served_by
 from peer.solvers.base import Progress, Solver
+from peer.solvers.reference import with_relay_model
 from peer.starts import arrive, owned
 from peer.twin import Twin, halves, silent, train_twin
 from peer.work import (
@@ -207,6 +209,8 @@ class Trainer:
         if not isinstance(mixed, Mixed):
             return MixDone(command.round_no, (), (), seconds, adopt=mixed)
         learner.start = owned(mixed.start)
+        if learner.common is None and Need.RELAY_MODEL in learner.bench.settings.recipe.needs:
+            learner.start = with_relay_model(learner.start, PeerId(command.relay), others)
         learner.degree = command.degree
         return mix_done(command.round_no, mixed, seconds)
 

@@ -17,6 +17,7 @@ class Need(Enum):
     COMMON_START = "one start point for the training of all peers"
     AGGREGATE = "an aggregator, which makes one model of all results"
     OUTLET = "a mixer that takes a relay's model"
+    RELAY_MODEL = "the newest model of a relay"
     FULL_MESH = "the results of all peers at every peer"
     CONSTRAINED_ROWS = "training that moves rows only where fedconst leaves them free"
     FULL_PARTICIPATION = "every peer in every round"  # without, it runs outside its definition

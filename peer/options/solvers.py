@@ -100,6 +100,11 @@ class FedConstOptions:
     mode: Literal["joint", "sequential"] = choice(
         "joint", "joint | sequential", "both constraints exactly, or one after the other as printed"
     )
+    reference: Literal["start", "relay"] = choice(
+        "start",
+        "start | relay",
+        "whose rows no step goes along: the start's, or the relay's model's",
+    )
     center_init: bool = flag("true", "centre the rows of the initial model, once")
     optimiser: Literal["sgd", "adam"] = choice(
         "sgd", "sgd | adam", "the step that is projected; adam takes no momentum"
@@ -189,6 +194,7 @@ SOLVERS: Mapping[str, Entry] = {
         "SGD that moves rows only off their mean and start value",
         gives=frozenset({Need.CONSTRAINED_ROWS}),
         bars=_PRIVATE,
+        when={("reference", "relay"): frozenset({Need.RELAY_MODEL, Need.OUTLET, Need.AGGREGATE})},
     ),
     "feddyn": Entry(
         FedDynOptions,

@@ -15,6 +15,7 @@ from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
 from peer.solvers.optimiser import Adam, Momentum
 from peer.solvers.private import way_of
+from peer.solvers.reference import referenced
 from peer.solvers.rows import Anchor, centred
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
@@ -26,9 +27,11 @@ __all__ = ["FedConst"]
 class FedConst:
     """Constrained SGD, or Adam.
 
-    The peer's own start point is the reference. Where peers start from different points (every
-    peer from its own mix), rows stay centred through mixing, but orthogonality to the start holds
-    within a round only.
+    The peer's own start point is the reference G, with `reference = start`. Where peers start from
+    different points (every peer from its own mix), rows stay centred through mixing, but
+    orthogonality to the start holds within a round only. With `reference = relay` G is the relay's
+    newest model: every peer's update is orthogonal to the same rows, and so is what the relay makes
+    of them. Until one has come, the start is the reference.
     """
 
     options: FedConstOptions = field(default_factory=FedConstOptions)
@@ -46,6 +49,9 @@ class FedConst:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
+        reference = start.params
+        if self.options.reference == "relay":
+            reference, state = referenced(start, state)
         rule = Adam if self.options.optimiser == "adam" else Momentum
         private = way_of(self.options.privacy, seed)
         way = Descent(
@@ -53,6 +59,6 @@ class FedConst:
             epochs=self.options.descent.epochs,
             follow=private.follow,
             passes=private.passes,
-            confine=Anchor.at(start.params, task.rows, self.options.mode).confine,
+            confine=Anchor.at(start.params, task.rows, self.options.mode, reference).confine,
         )
         return descend(start, task, way, seed, progress), state

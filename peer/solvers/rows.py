@@ -62,10 +62,21 @@ class Anchor:
     rows: Mapping[str, int]
 
     @staticmethod
-    def at(start: Params, rows: Mapping[str, int], mode: Mode) -> "Anchor":
+    def at(
+        start: Params, rows: Mapping[str, int], mode: Mode, reference: Params | None = None
+    ) -> "Anchor":
+        """Confine displacements from `start` to what is orthogonal to rows of `reference`.
+
+        Args:
+            start: where the round begins.
+            rows: constrained weights, with the axis of their output channels.
+            mode: of `direction`.
+            reference: of the layout of `start`; by default that.
+        """
+        facing = start if reference is None else reference
         free = {name: axis for name, axis in rows.items() if _is_free(start[name], axis)}
         with torch.no_grad():
-            axes = {name: direction(_flat(start[name], axis), mode) for name, axis in free.items()}
+            axes = {name: direction(_flat(facing[name], axis), mode) for name, axis in free.items()}
         return Anchor(start, axes, free)
 
     def confine(self, params: Params) -> Params:

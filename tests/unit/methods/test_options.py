@@ -31,6 +31,7 @@ KINFOLK = {
     "solver.dp_delta": 1e-5,
     "solver.dp_chance": "secret",
     "solver.mode": "joint",
+    "solver.reference": "start",
     "solver.center_init": True,
     "solver.optimiser": "sgd",
     "aggregator": "craft",
