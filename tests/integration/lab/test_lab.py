@@ -166,13 +166,13 @@ def test_a_link_that_goes_in_mid_transfer_and_comes_back_costs_some_rounds_and_n
 ) -> None:
     lab.up(
         '[lab]\nnet = "10.78.2.0/24"\nhosts = ["gate", "a", "b", "c"]\n[host.b]\nrate = 2\n'
-    )  # 250 kB take a second to b, and one from it
+    )  # 220 kB take a second to b, and one from it
     with village(tmp_path / "village") as place:
         for number, name in enumerate("abc"):
             write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
         gate, *others = (on(host, place.user(KINFOLK_LAB=NAME)) for host in ("gate", "a", "b", "c"))
         coordinator = gate.coordinator(
-            "--lease=5", founders=3, run__rounds=ROUNDS, pace__silence_s=4.0
+            "--lease=5", founders=3, model="mlp", run__rounds=ROUNDS, pace__silence_s=4.0
         )
         peers = []
         for user, name in zip(others, "abc", strict=True):
