@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from peer.faults.table import Fault, Kind, with_ends
 from protocol.ids import PeerId
-from protocol.transport.chaos import CALM, Way
+from protocol.transport.ways import CALM, Way
 
 __all__ = ["BEGAN", "PeerWeather"]
 

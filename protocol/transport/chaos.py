@@ -15,11 +15,10 @@ Which fault is in force at which instant is a `Weather`'s to say; chance is seed
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from random import Random
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from protocol.clock import Clock
 from protocol.transport.base import (
@@ -35,8 +34,9 @@ from protocol.transport.base import (
     Transport,
     Wake,
 )
+from protocol.transport.ways import CALM, Line, Way, Weather, flipped
 
-__all__ = ["CALM", "Chaos", "Way", "Weather"]
+__all__ = ["Chaos"]
 
 TICK_S = 0.1  # how late a change of the weather may be felt
 MAX_HELD = 64  # messages on their way out, as a socket's own queue
@@ -45,30 +45,6 @@ RETRY_S = 0.01  # what is due finds no room in the socket
 
 _Into: TypeAlias = Callable[[bytes], memoryview | None]
 _Answer: TypeAlias = bytes | tuple[bytes, int] | CallerEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """What happens to messages in one direction."""
-
-    is_cut: bool = False
-    loss: float = 0.0  # share of the messages, in [0, 1]
-    corrupt: float = 0.0  # share of the messages, in [0, 1]
-    delay_s: float = 0.0  # of each message
-    jitter_s: float = 0.0  # at most so much more, evenly drawn
-    mbit: float = math.inf  # megabits a second
-
-    @property
-    def holds_up(self) -> bool:
-        return self.delay_s > 0.0 or self.jitter_s > 0.0 or self.mbit != math.inf
-
-
-CALM = Way()
-
-
-class Weather(Protocol):
-    def ways(self, key: bytes, now_s: float) -> tuple[Way, Way]:
-        """What is in force between this node and the one of that CURVE key: there, and back."""
 
 
 class Chaos:
@@ -115,22 +91,6 @@ class Chaos:
         self._inner.close()
 
 
-class _Line:
-    """One direction: each message's own time on its way, in order."""
-
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
-        self._free_s = -math.inf  # when the last byte so far has left
-        self._last_s = -math.inf
-
-    def due_s(self, way: Way, num_bytes: int, now_s: float) -> float:
-        """When a message of that size that leaves now will be there."""
-        self._free_s = max(self._free_s, now_s) + num_bytes * 8 / (way.mbit * 1e6)
-        drawn_s = self._chance.uniform(0.0, way.jitter_s) if way.jitter_s else 0.0
-        self._last_s = max(self._last_s, self._free_s + way.delay_s + drawn_s)
-        return self._last_s
-
-
 class _ChaosCaller:
     def __init__(
         self,
@@ -145,7 +105,7 @@ class _ChaosCaller:
         self._is_up = False  # as whoever holds this has been told
         self._has_fallen = False  # and is to be told that
         self._out: deque[tuple[float, bytes]] = deque()
-        self._line = _Line(chance)
+        self._line = Line(chance)
 
     def send(self, header: bytes) -> bool:
         now_s = self._clock.now_s()
@@ -161,7 +121,7 @@ class _ChaosCaller:
             self._break()
             return True  # it has left; it will not arrive
         if self._draw(way.corrupt):
-            header = _flipped(header, self._chance)
+            header = flipped(header, self._chance)
         self._out.append((self._line.due_s(way, len(header), now_s), header))
         self.turn(now_s)
         return True
@@ -234,7 +194,7 @@ class _ChaosCaller:
             self.inner.close()
             self.inner = None
         self._out.clear()
-        self._line = _Line(self._chance)
+        self._line = Line(self._chance)
         self._has_fallen, self._is_up = self._is_up, False
         if again:
             self._call_again()
@@ -264,12 +224,12 @@ class _Placed:
     ) -> bytes | tuple[bytes, int]:
         """The same message with one bit flipped, in its payload or in its header."""
         if isinstance(answer, bytes):
-            return _flipped(answer, chance)
+            return flipped(answer, chance)
         header, size = answer
         if self._room is not None and size > 0:
             self._room[chance.randrange(size)] ^= 1 << chance.randrange(8)
             return answer
-        return _flipped(header, chance), size
+        return flipped(header, chance), size
 
 
 class _ChaosListener:
@@ -280,7 +240,7 @@ class _ChaosListener:
         self._weather, self._clock, self._chance = weather, clock, chance
         self._keys: dict[bytes, bytes] = {}  # of each route, the newest last
         self._held: dict[bytes, deque[tuple[float, bytes, memoryview | None]]] = {}
-        self._lines: dict[bytes, _Line] = {}
+        self._lines: dict[bytes, Line] = {}
 
     @property
     def address(self) -> str:
@@ -305,7 +265,7 @@ class _ChaosListener:
             return self.inner.send(route, header, payload)
         if held is not None and len(held) >= MAX_HELD:
             return Sent.FULL
-        line = self._lines.setdefault(route, _Line(self._chance))
+        line = self._lines.setdefault(route, Line(self._chance))
         due_s = line.due_s(way, len(header) + (len(payload) if payload else 0), now_s)
         self._held.setdefault(route, deque()).append((due_s, header, payload))
         return Sent.YES
@@ -347,15 +307,6 @@ class _ChaosListener:
         del self._keys[route]
         self._held.pop(route, None)
         self._lines.pop(route, None)
-
-
-def _flipped(frame: bytes, chance: Random) -> bytes:
-    """One bit of it is another."""
-    if not frame:
-        return b""
-    changed = bytearray(frame)
-    changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
 
 
 class _ChaosPoller:

@@ -12,10 +12,11 @@ from zmq.utils.monitor import recv_monitor_message
 from protocol.clock import MonotonicClock
 from protocol.errors import AddressError
 from protocol.transport.base import CallerEvent, Transport
-from protocol.transport.chaos import CALM, Chaos, Way
+from protocol.transport.chaos import Chaos
 from protocol.transport.keys import new_identity
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 from protocol.transport.security import Clear
+from protocol.transport.ways import CALM, Way
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from tests.contracts.transport import WITHIN_S, Network, Pair, TransportContract
 

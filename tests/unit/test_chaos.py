@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pytest
 
 from protocol.transport.base import CallerEvent, Listener, Sent
-from protocol.transport.chaos import CALM, Chaos, Way
+from protocol.transport.chaos import Chaos
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
+from protocol.transport.ways import CALM, Way
 
 SERVER_KEY, CLIENT_KEY = bytes(31) + b"\1", bytes(31) + b"\2"
 

@@ -6,7 +6,7 @@ from typing import Any
 from peer.faults.table import read_faults
 from peer.faults.weather import PeerWeather
 from protocol.ids import PeerId
-from protocol.transport.chaos import CALM, Way
+from protocol.transport.ways import CALM, Way
 
 ME, B, C = PeerId("a"), PeerId("b"), PeerId("c")
 NAMES = {b"key of b": B, b"key of c": C}

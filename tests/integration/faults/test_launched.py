@@ -152,18 +152,19 @@ def test_who_joins_later_is_everybodys_neighbour_from_then_on(tmp_path: Path, wh
 
 
 @pytest.mark.long
-def test_changed_frames_are_found_out_and_asked_for_again(tmp_path: Path) -> None:
+def test_changed_frames_are_found_out_and_end_nothing(tmp_path: Path) -> None:
     run = Launched(
         tmp_path,
-        '[[fault]]\nkind = "corrupt"\nat_s = 0\nrate = 0.2\n',
+        '[[fault]]\nkind = "corrupt"\nat_s = 0\nrate = 0.05\n',
         peers=3,
-        rounds=12,
+        rounds=20,
     )
     assert run.all_finished()
-    reasons = [e["reason"] for name in run.names for e in run.events(name, "pull-failed")]
-    assert any("does not have its digest" in reason for reason in reasons)
-    used = sum(len(record["used"]) for name in run.names for record in run.records(name).values())
-    assert used > 0
+    records = [record for name in run.names for record in run.records(name).values()]
+    # A piece fails by its digest, a message by the codec or as nonsense: some of each is certain.
+    failed = [event for name in run.names for event in run.events(name, "pull-failed")]
+    assert failed or any(record["refused"] for record in records)
+    assert any(record["used"] for record in records if record["round"] > 2)
 
 
 @pytest.mark.long
