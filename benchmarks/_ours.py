@@ -28,7 +28,7 @@ from protocol.wire.messages import (
 )
 from protocol.wire.pulling import Verify
 
-__all__ = ["Kinfolk", "Shop", "make_shop", "stall"]
+__all__ = ["Kinfolk", "Shop", "coded_bytes", "make_shop", "stall"]
 
 SERVER = PeerId("server")
 RUN = bytes(16)
@@ -43,24 +43,42 @@ class Shop:
     server: tuple[bytes, bytes]
     readers: tuple[tuple[bytes, bytes], ...]
     is_clear: bool
+    shapes: tuple[tuple[int, ...], ...]  # of the tensors, before they were coded
+    codec: str
 
 
 def make_shop(
     paths: tuple[Path, Path],
-    shapes: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
     keys: list[tuple[bytes, bytes]],
     *,
     is_clear: bool,
+    codec: str = "fp32",
 ) -> Shop:
-    """Describe bodies of float32 tensors of so many elements each; the last key is the server's."""
-    first, second = (_snapshot(path, shapes, number) for number, path in enumerate(paths, 1))
-    return Shop((first, second), keys[-1], tuple(keys[:-1]), is_clear)
+    """Describe bodies of float32 tensors, or what a codec made of them; the last key serves."""
+    specs = _coded(shapes, codec)
+    first, second = (_snapshot(path, specs, number) for number, path in enumerate(paths, 1))
+    return Shop((first, second), keys[-1], tuple(keys[:-1]), is_clear, tuple(shapes), codec)
 
 
-def _snapshot(path: Path, shapes: Sequence[int], round_no: int) -> SnapshotRef:
-    specs = [
-        TensorSpec("params", f"t{i}", "float32", (n,), bytes(32)) for i, n in enumerate(shapes)
-    ]
+def _plain(shapes: Sequence[tuple[int, ...]]) -> list[TensorSpec]:
+    return [TensorSpec("params", f"t{i}", "float32", s, bytes(32)) for i, s in enumerate(shapes)]
+
+
+def _coded(shapes: Sequence[tuple[int, ...]], codec: str) -> tuple[TensorSpec, ...]:
+    if codec == "fp32":
+        return tuple(_plain(shapes))
+    from protocol.codecs import Coder  # noqa: PLC0415 - torch, where it is needed
+
+    return Coder(codec, _plain(shapes)).coded_specs
+
+
+def coded_bytes(shapes: Sequence[tuple[int, ...]], codec: str) -> int:
+    """Of a body, as it travels."""
+    return Layout.of(_coded(shapes, codec)).body_bytes
+
+
+def _snapshot(path: Path, specs: Sequence[TensorSpec], round_no: int) -> SnapshotRef:
     body = memoryview(path.read_bytes())
     places = Layout.of(specs).places
     tensors = tuple(
@@ -118,7 +136,7 @@ class Kinfolk:
         shop = self.shop
         transport = _transport(shop.readers[number], is_clear=shop.is_clear)
         turns = cycle((ref, decode_document(SnapshotManifest, ref.manifest)) for ref in shop.refs)
-        path = self.folder / f"received-{number}-{shop.is_clear}-{self.is_checked}"
+        path = self.folder / f"received-{number}-{shop.is_clear}-{self.is_checked}-{shop.codec}"
         with ExitStack() as stack:
             stack.enter_context(closing(transport))
             events: Inbox[Event] = Inbox(transport.wake())
@@ -160,8 +178,14 @@ class Kinfolk:
         from peer.checkpoint import map_snapshot  # noqa: PLC0415 - torch, where it is needed
 
         _, sections = map_snapshot(SnapshotRef(ref.manifest, ref.digest, str(path), 0))
-        if not sections["params"]:
-            raise RuntimeError("no tensors came")
+        if self.shop.codec != "fp32":
+            from protocol.codecs import Coder  # noqa: PLC0415 - as above
+
+            read = Coder(self.shop.codec, _plain(self.shop.shapes)).decode(sections)["params"]
+        else:
+            read = sections["params"]
+        if [tuple(t.shape) for t in read.values()] != list(self.shop.shapes):
+            raise RuntimeError("the tensors that came are not those that were sent")
 
 
 @contextmanager

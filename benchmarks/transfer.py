@@ -24,7 +24,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from _children import Meter, Reading, running
-from _ours import Kinfolk, Shop, make_shop, stall
+from _ours import Kinfolk, Shop, coded_bytes, make_shop, stall
 from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, OneFrame, RawTcp, Way
 
 from protocol.transport.keys import new_identity
@@ -44,6 +44,8 @@ class Case:
     readers: int
     security: str = "clear"
     has_stalled: bool = False
+    codec: str = "fp32"
+    sent_bytes: int = 0  # what travels; `num_bytes` is what it stands for
 
 
 @dataclass(frozen=True)
@@ -155,13 +157,19 @@ def body(path: Path, num_bytes: int, seed: int) -> Path:
     return path
 
 
-def shapes_of(num_bytes: int) -> list[int]:
-    """Elements of each of 51 tensors of float32: one has half of them, as an embedding would."""
+def shapes_of(num_bytes: int) -> list[tuple[int, ...]]:
+    """Of 51 matrices of float32, 16 rows each: one has half of all, as an embedding would."""
     elements = num_bytes // 4
     large = elements // 2 // 16 * 16
     small = large // 50 // 16 * 16
     rest = elements - large - 49 * small
-    return [large, *[small] * 49, rest]
+    return [(16, size // 16) for size in (large, *[small] * 49, rest)]
+
+
+def _keys() -> list[tuple[bytes, bytes]]:
+    """Raw CURVE keys of all readers, then the server's: public and secret."""
+    made = [new_identity() for _ in range(READERS + 1)]
+    return [(k.curve_public, k.curve_secret) for k in made]
 
 
 class Field:
@@ -171,8 +179,7 @@ class Field:
         self.folder, self.num_bytes = folder, num_bytes
         paths = tuple(body(folder / f"body-{n}-{num_bytes}", num_bytes, n) for n in (1, 2))
         self.path = paths[0]
-        made = [new_identity() for _ in range(READERS + 1)]
-        keys = [(k.curve_public, k.curve_secret) for k in made]
+        self._keys = keys = _keys()
         self._shops: dict[str, Shop] = {
             security: make_shop(
                 (paths[0], paths[1]), shapes_of(num_bytes), keys, is_clear=security == "clear"
@@ -184,6 +191,18 @@ class Field:
         stalled = how.pop("has_stalled", False)
         way = Kinfolk(self._shops[security], self.folder, **how)
         return Case(name, way, self.num_bytes, readers, security, stalled)
+
+    def coded(self, codec: str, security: str) -> Case:
+        """One reader, who decodes what came: fewer bytes that stand for as many."""
+        shapes = shapes_of(self.num_bytes)
+        num_bytes = coded_bytes(shapes, codec)
+        name = f"{codec}-{security}-{self.num_bytes}"
+        first, second = (body(self.folder / f"{name}-{n}", num_bytes, n) for n in (1, 2))
+        shop = make_shop(
+            (first, second), shapes, self._keys, is_clear=security == "clear", codec=codec
+        )
+        way = Kinfolk(shop, self.folder, is_mapped=True)
+        return Case("kinfolk", way, self.num_bytes, 1, security, codec=codec, sent_bytes=num_bytes)
 
     def theirs(self, readers: int, *, short: bool) -> list[Case]:
         ways: list[tuple[str, Way]] = [("raw-tcp", RawTcp())]
@@ -205,7 +224,8 @@ def report(found: dict[Case, list[Run]]) -> None:
             "bytes": case.num_bytes,
             "readers": case.readers,
             "security": case.security,
-            "codec": "fp32",
+            "codec": case.codec,
+            "sent_bytes": case.sent_bytes or case.num_bytes,
             "seconds": round(median(run.seconds for run in runs), 4),
             "ratio_to_raw_tcp": round(median(ratios), 3) if ratios else None,
             "receiver_extra_bytes": int(median(run.receiver_extra_bytes for run in runs)),
@@ -300,6 +320,12 @@ def everything(folder: Path, repetitions: int) -> None:
                 *field.theirs(readers, short=False),
                 *(field.ours("kinfolk", readers, security) for security in ("clear", "curve")),
             ]
+            if readers == 1:
+                cases += [
+                    field.coded(codec, security)
+                    for codec in ("bf16", "int8")
+                    for security in ("clear", "curve")
+                ]
             report(compare(cases, field.path, repetitions))
 
 
