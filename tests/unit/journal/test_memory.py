@@ -1,10 +1,13 @@
 """What a trainer remembers, as a file: the next process is where the last one was."""
 
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 import torch
 
+from peer.durable import watched
+from peer.exchange import digest_of, read_contribution
 from peer.layout import memory_file, snapshot_file
 from peer.memory import Memory, read_memory, write_memory
 from peer.roles import Role
@@ -114,3 +117,28 @@ def test_what_the_snapshot_holds_is_not_written_twice(tmp_path: Path) -> None:
     memory = pupil.trainer.publish(Publish(1)).memory
     size = memory_file(pupil.folder, memory).stat().st_size
     assert size * 10 < snapshot_file(pupil.folder, 1).stat().st_size
+
+
+def test_what_no_disk_takes_is_served_from_memory_and_said_so(tmp_path: Path) -> None:
+    pupil = Pupil(tmp_path, "peer_a")
+    pupil.play(1, [])
+    on_disk = pupil.trainer.publish(Publish(1))
+
+    def full(what: str, path: Path) -> None:
+        if what == "write":
+            raise OSError(ENOSPC, "No space left on device", str(path))
+
+    with watched(full):
+        held = pupil.trainer.publish(Publish(1))
+        pupil.trainer.evaluate(Evaluate(1))
+    assert held.content == on_disk.content
+    assert held.memory == b""
+    assert held.trouble.endswith("cannot be written: No space left on device")
+    assert not held.snapshot.path.startswith(str(tmp_path))
+    params = read_contribution(held.snapshot).trained.params
+    assert digest_of(params) == digest_of(read_contribution(on_disk.snapshot).trained.params)
+    unsaved = pupil.trainer.publish(Publish(1))
+    assert unsaved.memory == on_disk.memory
+    assert "model.safetensors cannot be written" in unsaved.trouble
+    pupil.trainer.evaluate(Evaluate(1))
+    assert pupil.trainer.publish(Publish(1)).trouble == ""
