@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,17 @@ from protocol.ids import PeerId
 from protocol.transport.base import Arrival, Listener
 from protocol.wire.codec import PEER, encode_document
 from protocol.wire.digest import digest
-from protocol.wire.messages import Bye, Cancel, Data, Err, Get, Hello, PeerMessage
+from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
+    Bye,
+    Cancel,
+    Data,
+    Err,
+    Get,
+    Hello,
+    PeerMessage,
+    TensorSpec,
+)
 from tests.unit.dataplane.nodes import A_KEY, BODY, RUN, SCHEMA, A, B, Nodes, manifest, published
 
 WITHIN_S = 10.0
@@ -247,3 +258,32 @@ def test_a_held_copy_that_has_rotted_fails_once_and_is_then_fetched(
     route, get = rig.get(1.0)
     rig.say(route, Data(get.xid, 0), BODY)
     assert rig.end() == Pulled(2, A, len(BODY))
+
+
+def test_another_neighbour_finishes_what_one_began(rig: Rig, tmp_path: Path, nodes: Nodes) -> None:
+    parts = [bytes([number]) * (2 * MAX_PIECE_BYTES) for number in (1, 2)]
+    specs = tuple(
+        TensorSpec("params", f"t{number}", "uint8", (len(part),), digest(part))
+        for number, part in enumerate(parts)
+    )
+    rest = replace(manifest(), tensors=specs)
+    rig.hauls.order(replace(order(tmp_path / "r"), manifest=rest), 0.0)
+    route, get = rig.get()
+    for number in range(3):
+        offset = number * MAX_PIECE_BYTES
+        piece = b"".join(parts)[offset : offset + MAX_PIECE_BYTES]
+        rig.say(route, Data(get.xid, offset), piece)
+        assert rig.turn(wait_s=WITHIN_S) == []
+    while not any(haul.good for line in rig.hauls._lines.values() for haul in line.hauls):
+        rig.turn(wait_s=WITHIN_S)
+    rig.hauls.hang_up(A, 1.0, reason="it died")
+    assert rig.end() == PullFailed(1, A, "it died")
+    rig.listener = nodes.a.listen("tcp://b:1", admits=lambda _: True)
+    other = order(tmp_path / "s", ticket=2, address="tcp://b:1", of=B)
+    rig.hauls.order(replace(other, manifest=rest), 2.0)
+    route, get = rig.get(2.0)
+    assert (get.offset, get.end) == (2 * MAX_PIECE_BYTES, 4 * MAX_PIECE_BYTES)
+    for number in range(2):
+        rig.say(route, Data(get.xid, (2 + number) * MAX_PIECE_BYTES), parts[1][:MAX_PIECE_BYTES])
+    assert rig.end() == Pulled(2, B, 2 * MAX_PIECE_BYTES)
+    assert (tmp_path / "s").read_bytes() == b"".join(parts)
