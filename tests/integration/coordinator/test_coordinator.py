@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from select import select
 from signal import SIGINT, SIGKILL, SIGTERM
 
+import psutil
 import pytest
 
 from protocol.home import Home, find_join
@@ -357,3 +359,29 @@ def test_a_run_whose_keys_are_gone_too_is_the_operators_fault(tmp_path: Path) ->
     again = command(tmp_path, "start", "--run", "demo")
     assert (again.returncode, again.stdout) == (2, "")
     assert "the journal and the keys of the run demo are both gone" in again.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_ten_thousand_that_say_nothing_neither_fill_a_coordinator_nor_keep_nodes_out(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    with started(tmp_path, *LOCAL) as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        process = psutil.Process(coordinator.process.pid)
+        fds, memory = process.num_fds(), process.memory_info().rss
+        most_fds = most_memory = 0
+        silent = [sys.executable, "-m", "tests.integration.transport.silent", str(join.port)]
+        with subprocess.Popen(
+            [*silent, "10000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as strangers:
+            assert strangers.stdout is not None
+            while not select([strangers.stdout], [], [], 0.05)[0]:
+                most_fds = max(most_fds, process.num_fds() - fds)
+                most_memory = max(most_memory, process.memory_info().rss - memory)
+            assert int(strangers.stdout.readline()) == 10_000
+            hosts[1].visit(join, "b").get_ready()
+            strangers.kill()
+        assert 0 < most_fds < 4096 + 500
+        assert most_memory < 100 << 20
+        assert coordinator.stop()[0] == 0

@@ -9,7 +9,7 @@ import pytest
 
 from peer.options.fields import Value
 from tests.unit.node.dweller import Dweller
-from tests.unit.node.valley import Valley, ends
+from tests.unit.node.valley import LEASE_S, Valley, ends
 
 NAMES = "abcde"
 ROUNDS = 8
@@ -295,3 +295,19 @@ def test_lost_words_a_dead_node_and_a_dead_coordinator_stop_nobody_else(seed: in
     for dweller in four:
         tells_of_everybody(dweller)
         assert dweller.records[ROUNDS].missing == ("e",)
+
+
+def test_a_busy_trainer_is_never_taken_for_dead() -> None:
+    valley = Valley(founders=2, run__rounds=2, pace__drain_s=600.0, pace__quorum=1.0)
+    a, b = valley.add("a"), valley.add("b", train_s=5.0 * LEASE_S)
+    seen: set[str] = set()
+
+    def nobody_is_lost() -> bool:
+        assert valley.directory is not None
+        seen.update(m.state for m in valley.directory.view.members)
+        return "lost" in seen
+
+    assert valley.play(4000.0, until=nobody_is_lost)
+    assert seen - {"left"} == {"joining", "ready"}
+    assert b.heard("coordinator-lost") == []
+    assert ends([a, b]) == dict.fromkeys("ab", (0, "finished"))
