@@ -43,6 +43,7 @@ samples_per_class = 1
 val_per_class = 0
 test_per_class = 1
 synth_per_class = {images}
+channels = 1
 [launch]
 gpu = "cpu"
 """
