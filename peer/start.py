@@ -15,6 +15,7 @@ from peer.dataplane.inbox import Inbox
 from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
+from peer.faults.disk import watch_disk
 from peer.faults.table import Fault
 from peer.faults.weather import BEGAN, PeerWeather
 from peer.node import Node, Plan
@@ -104,6 +105,7 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
             hint="give one of them",
         )
     _check_gpu(asked.gpu)
+    watch_disk(os.environ)
     found = find_join(asked.join, os.environ)
     home = find_home(os.environ)
     raise_descriptor_limit()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
+from peer.faults.disk import watch_disk
 from peer.lifeline import die_with_parent
 from peer.pipe import Pipe
 from peer.relay_trainer import RelayTrainer
@@ -103,6 +104,7 @@ def _serve(pipe: Pipe) -> None:
 def main(fd: int) -> int:
     """Serve the node at the other end of `fd` until it says Quit or ends."""
     die_with_parent()
+    watch_disk(os.environ)
     logging.basicConfig(level=os.environ.get("KINFOLK_LOG", "INFO"), format="%(message)s")
     with Pipe(socket.socket(fileno=fd)) as pipe:
         try:

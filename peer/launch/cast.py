@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import assert_never
 
@@ -20,6 +21,7 @@ class Cast:
     board: Board
     script: Script
     command: Callable[[str, bool], Command]  # how one is started, for the first time or again
+    mark: Callable[[str], Path]  # that says that the disk of this one is full
     clock: Clock
     tell: Callable[[str], None]
     _began_s: float | None = None
@@ -74,9 +76,15 @@ class Cast:
             case Do.LEAVE:
                 processes.stop(name)
             case Do.FILL | Do.FREE:
-                processes.limit_files(name, full=cue.do is Do.FILL)
+                self._fill(self.mark(name), full=cue.do is Do.FILL)
             case _:
                 assert_never(cue.do)
+
+    def _fill(self, mark: Path, *, full: bool) -> None:
+        if full:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
 
     def _timed(self, command: Command) -> Command:
         if self._began_s is None:

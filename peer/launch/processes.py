@@ -6,7 +6,6 @@ each process (tether.py).
 """
 
 import os
-import resource
 import selectors
 import signal
 import subprocess
@@ -185,20 +184,6 @@ class Processes:
             with suppress(ProcessLookupError):
                 os.killpg(child.process.pid, number)
 
-    def limit_files(self, name: str, *, full: bool) -> None:
-        """Let a process and what it has started write to no file any more, or to all again.
-
-        Linux only. The limit RLIMIT_FSIZE is put to 0 from outside, which needs no privilege for a
-        process of one's own: each write to a file fails, pipes and sockets go on.
-        """
-        child = self._children.get(name)
-        if child is None:
-            return
-        for pid in _group(child.process.pid):
-            with suppress(ProcessLookupError):
-                _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))
-
     def end(self) -> Iterator[Happening]:
         """Ask all to end, hand over their last lines, and kill those that do not end in time."""
         self.stop(*self._children)
@@ -266,14 +251,6 @@ class Processes:
     def _line(self, name: str, line: bytes, pipe: IO[bytes]) -> Line:
         text = line.decode(errors="replace").rstrip("\r")
         return Line(name, text, is_error=pipe is self._children[name].process.stderr)
-
-
-def _group(leader: int) -> Iterator[int]:
-    """The processes of a group, its leader among them."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(ProcessLookupError):
-            if os.getpgid(int(entry.name)) == leader:
-                yield int(entry.name)
 
 
 def _kill_group(leader: int) -> None:

@@ -10,6 +10,8 @@ from signal import Signals as SignalNumber
 from rich.console import Console
 
 from peer.experiment import Experiment
+from peer.faults.disk import mark_in
+from peer.faults.table import Kind
 from peer.launch.board import COORDINATOR, Board, Failure
 from peer.launch.cast import Cast
 from peer.launch.directory import RunDirectory
@@ -102,7 +104,7 @@ def _play(
         commands = _Commands(
             experiment, taken, directory, founders=founder_count(experiment, taken)
         )
-        cast = Cast(processes, board, script, commands.of, clock, hearer.tell)
+        cast = Cast(processes, board, script, commands.of, commands.mark, clock, hearer.tell)
         cast.start(COORDINATOR)
         until_s = clock.now_s() + COORDINATOR_S
         while not (board.join_string or board.doomed or signals.received):
@@ -141,12 +143,22 @@ class _Commands:
         self._threads = thread_count(experiment.launch, len(taken))
         self.join = ""  # the run's join string, once the coordinator has printed it
 
+    def _runs_full(self, name: str) -> bool:
+        return any(f.kind is Kind.DISK_FULL and f.befalls(name) for f in self._experiment.faults)
+
+    def mark(self, name: str) -> Path:
+        """While it is there, the disk of this node is full."""
+        return self._home / f"{name}.full"
+
     def of(self, name: str, again: bool) -> Command:  # noqa: FBT001 - as `Cast` asks for it
         if name == COORDINATOR:
             return coordinator_command(
                 self._experiment, self._founders, os.environ, self._home, again=again
             )
-        environ = peer_environ(os.environ, self._home, join=self.join, threads=self._threads)
+        environ = {
+            **peer_environ(os.environ, self._home, join=self.join, threads=self._threads),
+            **(mark_in(self._out / name, self.mark(name)) if self._runs_full(name) else {}),
+        }
         relay = self._experiment.relay
         if relay is not None and name == relay.name:
             return relay_command(

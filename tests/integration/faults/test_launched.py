@@ -176,7 +176,9 @@ def test_a_full_disk_is_told_and_ends_nothing(tmp_path: Path) -> None:
         rounds=12,
     )
     assert "shard0 finds its disk full" in run.said
+    assert run.events("shard0", "journal-behind")
     assert run.all_finished()
+    assert list(run.records("shard0")) == list(range(1, 13))  # all of it on record at last
 
 
 @pytest.mark.long
