@@ -66,6 +66,7 @@ match json.loads(os.environ.get("FAKE_PEERS", "{}")).get(name, ""):
             "served_rounds": {"trained": 2},
             "twin_accuracy": None,
             "helped_most_by": None,
+            "epsilon": None,
             "attack": "",
         }
         (directory / "summary.json").write_text(json.dumps(row))
