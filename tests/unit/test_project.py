@@ -19,7 +19,7 @@ MAX_LINES = 400  # of a file; about 300 is the habit
 # Files that may be longer: up to how many lines, and why.
 LONGER = {
     "peer/machine.py": (
-        720,
+        760,
         "one state machine: its phases share their state, and are read as one",
     ),
     "peer/node.py": (520, "composes three machines: one short method for each of their events"),
