@@ -112,6 +112,15 @@ def test_a_peer_that_dies_in_mid_run_costs_the_others_nothing(
     assert "Error: b failed: it was killed by SIGKILL" in output.getvalue()
 
 
+def test_who_dies_is_started_again_as_often_as_the_file_says(
+    run: Launch, experiment: Path, tmp_path: Path, output: StringIO
+) -> None:
+    experiment.write_text("[launch]\nrestart = 1\n" + experiment.read_text())
+    assert run(b="dies") == 1
+    assert output.getvalue().count("b has died and is started again") == 1
+    assert [failure["name"] for failure in result(tmp_path)["failed"]] == ["b"]
+
+
 def test_a_launcher_that_is_told_to_stop_ends_everybody(
     run: Launch, tmp_path: Path, output: StringIO
 ) -> None:

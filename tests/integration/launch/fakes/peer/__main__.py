@@ -10,7 +10,7 @@ argv = sys.argv
 name, out = (argv[argv.index(option) + 1] for option in ("--name", "--out"))
 assert os.environ["KINFOLK_JOIN"] == "join-string"
 directory = Path(out) / name
-(directory / "state").mkdir(parents=True)
+(directory / "state").mkdir(parents=True, exist_ok=True)
 events = (directory / "events.jsonl").open("w", buffering=1)
 
 
