@@ -99,7 +99,16 @@ def played(trainer: Trainer, number: int, refs: list[SnapshotRef]) -> bytes:
     return trainer.publish(Publish(number)).content
 
 
-@pytest.mark.parametrize("method", ["kinfolk", "scaffold", "ditto", "fedrod", "moon"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "kinfolk",
+        "scaffold",
+        "fedrod",
+        pytest.param("ditto", marks=pytest.mark.long),
+        pytest.param("moon", marks=pytest.mark.long),
+    ],
+)
 def test_another_process_computes_the_same_next_round(tmp_path: Path, method: str) -> None:
     a, b = (Pupil(tmp_path, name, method=method) for name in ("peer_a", "peer_b"))
     ref, _ = b.play(1, [])
