@@ -96,7 +96,7 @@ class Roster:
         Those are there from their first round to their last, whatever the view says meanwhile: it
         reaches the others at another moment in each run.
         """
-        if not self._plan or self._view is None:
+        if not self._plan.schedules or self._view is None:
             return self._base
         known = {PeerId(m.name) for m in self._view.members if m.role == Role.PEER}
         scheduled = {name for name in known if self._plan.is_scheduled(name)}

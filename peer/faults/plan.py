@@ -60,6 +60,11 @@ class FaultPlan:
         left = self._left.get(peer)
         return self.first_round(peer) <= round_no and (left is None or round_no < left)
 
+    @property
+    def schedules(self) -> bool:
+        """Does it say of anybody when they join or leave?"""
+        return bool(self._first or self._left)
+
     def is_scheduled(self, peer: str) -> bool:
         """Does the plan say when it joins or leaves?"""
         return peer in self._first or peer in self._left
