@@ -243,7 +243,7 @@ class Runtime:
                     self._node.sent(peer, num_bytes)
                 case Misbehaved(peer, reason):
                     _log.warning("peer=%s broke the protocol: %s", peer, reason)
-                    self._display.line(f"{peer} broke the protocol and is not heard: {reason}")
+                    self._chronicle.happened(Happened("misbehaved", peer, reason))
                 case Journalled():
                     self._journalled(event)
                 case Crashed(thread, error):
