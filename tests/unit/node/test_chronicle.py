@@ -1,5 +1,6 @@
 """What is told of a run's beginning and end."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,11 +8,14 @@ import pytest
 
 from peer.chronicle import Chronicle
 from peer.display import Now
-from peer.effects import Happened, Lobby
+from peer.effects import Happened, Lobby, Started
+from peer.options.fields import Value
 from peer.record import RoundRecord
+from peer.settings import Settings, complete
 from peer.work import Score
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
+from tests.unit.node.dweller import PREPARED
 
 RUN = bytes(range(16))
 SCORE = Score(0.5, 1.0, 0.95, 1.0)
@@ -101,3 +105,48 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(tmp_path: Path) -> No
     with pytest.raises(ConfigError, match="holds another run \\(ffffffff\\)"):
         Chronicle(Lines(), peer=PeerId("a"), facts=None).open(tmp_path, RUN)
     assert (tmp_path / "events.jsonl").read_text() == events
+
+
+def began(folder: Path, explicit: dict[str, Value], validation: int, held_out: int) -> Lines:
+    """What is told when a peer has started whose shard has so many samples."""
+    lines = Lines()
+    chronicle = Chronicle(lines, peer=PeerId("a"), facts=None)
+    chronicle.open(folder, RUN)
+    prepared = replace(PREPARED, num_examples=90, num_validation=validation, num_held_out=held_out)
+    chronicle.started(Started(RUN, Settings.read(complete(explicit)), prepared))
+    chronicle.over(0, "finished")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("explicit", "validation", "told"),
+    [
+        ({}, 10, ["10 validation samples is served; a twin trains alone", "a second pass"]),
+        ({"serve.twin": False}, 10, ["10 validation samples is served; without a twin"]),
+        ({}, 0, ["serve.never_worse has no validation sample to go by"]),
+    ],
+)
+def test_what_a_peer_serves_and_what_the_choice_costs_is_told(
+    tmp_path: Path, explicit: dict[str, Value], validation: int, told: list[str]
+) -> None:
+    lines = began(tmp_path, explicit, validation, 0).lines
+    assert all(any(part in line for line in lines) for part in told)
+
+
+def test_nothing_is_told_of_a_choice_that_is_off(tmp_path: Path) -> None:
+    (line, *_) = began(tmp_path, {"method": "fedc2i"}, 10, 0).lines
+    assert line.startswith("imagined; fedc2i")
+    assert not any(
+        "validation" in line for line in began(tmp_path, {"method": "local"}, 10, 0).lines
+    )
+
+
+def test_samples_that_the_shard_gave_up_for_validation_are_told(tmp_path: Path) -> None:
+    lines = began(tmp_path, {}, 10, 10)
+    assert (
+        "the shard has no validation split: 10 of its 100 training samples are held out for it"
+        in lines.lines
+    )
+    started = json.loads(next(line for line in lines.events if '"started"' in line))
+    assert (started["samples"], started["validation"], started["held_out"]) == (90, 10, 10)
+    assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 90
