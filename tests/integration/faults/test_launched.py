@@ -13,6 +13,8 @@ from peer.ledger import EVENTS, read_events
 
 TIMEOUT_S = 280.0  # for what takes half a minute on a quiet machine
 
+pytestmark = pytest.mark.timeout(TIMEOUT_S + 20.0)
+
 EXPERIMENT = """
 [run]
 rounds = {rounds}

@@ -161,6 +161,7 @@ def on(host: str, user: User) -> User:
 
 @pytest.mark.root
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_link_that_goes_in_mid_transfer_and_comes_back_costs_some_rounds_and_no_run(
     lab: Lab, tmp_path: Path
 ) -> None:

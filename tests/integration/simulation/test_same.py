@@ -8,6 +8,10 @@ import pytest
 
 from peer.ledger import EVENTS, read_events
 
+TIMEOUT_S = 140.0  # of one command, which takes ten seconds on a quiet machine
+
+pytestmark = pytest.mark.timeout(3 * TIMEOUT_S)
+
 EXPERIMENT = """
 [run]
 rounds = 3
@@ -29,7 +33,7 @@ size = 8
 
 def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "peer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 ATTACKERS = """
