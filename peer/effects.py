@@ -10,6 +10,7 @@ from peer.settings import Settings
 from peer.work import AloneDone, Command, Prepared, SnapshotRef
 from protocol.ids import PeerId
 from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
+from protocol.wire.shelf import SNAPSHOTS_KEPT
 
 __all__ = [
     "Act",
@@ -171,6 +172,7 @@ class Open:
 
     run: bytes
     schema: bytes
+    kept: int = SNAPSHOTS_KEPT  # of the newest results, those that are served
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,8 +272,8 @@ class Runtime:
                 self._server.members(names)
                 self._weather.members(names)
                 self._server.view(epoch, signed)
-            case Open(run, schema):
-                self._server.open(run, schema)
+            case Open(run, schema, kept):
+                self._server.open(run, schema, kept=kept)
             case Tell():
                 self._doing = act
                 self._weather.plays(act.round_no, self._now_s())

@@ -35,7 +35,6 @@ from protocol.wire.shelf import Shelf, Status
 
 __all__ = ["Desk", "Names"]
 
-SNAPSHOTS_KEPT = 2
 ARRIVALS_PER_TURN = 64  # so that a flood of requests does not stop the pieces
 PIECES_PER_TURN = 4  # nor pieces the requests
 MUTE_S = 10.0  # a peer that broke the protocol is not heard
@@ -107,9 +106,9 @@ class Desk:
         self._serving.publish(snapshot.digest, body.num_bytes)
         kept = self._kept.setdefault(manifest.part, [])
         kept.append(snapshot.digest)
-        for old in kept[:-SNAPSHOTS_KEPT]:
+        for old in kept[: -self._shelf.kept]:
             self._serving.withdraw(old)
-        del kept[:-SNAPSHOTS_KEPT]
+        del kept[: -self._shelf.kept]
         self._deliver(self._shelf.publish(round_no, snapshot.manifest, manifest.part))
 
     def forget(self, lost: Names) -> None:

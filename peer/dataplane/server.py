@@ -19,7 +19,7 @@ from protocol.clock import Clock, MonotonicClock
 from protocol.ids import PeerId
 from protocol.transport.base import Listener, Transport
 from protocol.wire.messages import Epoch, SignedView
-from protocol.wire.shelf import Shelf, Status
+from protocol.wire.shelf import SNAPSHOTS_KEPT, Shelf, Status
 
 __all__ = ["Server"]
 
@@ -91,9 +91,11 @@ class Server:
         """Where it is bound, with the port that the system chose."""
         return self._bound.result()
 
-    def open(self, run: bytes, schema: bytes) -> None:
+    def open(self, run: bytes, schema: bytes, *, kept: int = SNAPSHOTS_KEPT) -> None:
         """Answer the members of this run from now on; those who came before waited unheard."""
-        shelf = Shelf(run=run, name=self._name, schema=schema, sign_secret=self._sign_secret)
+        shelf = Shelf(
+            run=run, name=self._name, schema=schema, sign_secret=self._sign_secret, kept=kept
+        )
         self._orders.put(lambda desk: desk.open(shelf))
 
     def view(self, epoch: Epoch, signed: SignedView) -> None:

@@ -12,8 +12,12 @@ from hashlib import blake2b
 from itertools import count
 
 from peer.faults.table import Fault, Kind, with_ends
+from protocol.wire.shelf import SNAPSHOTS_KEPT
 
 __all__ = ["FaultPlan", "draw"]
+
+MAX_KEPT = 16  # results that a peer serves at most: each is a file of the model's size
+MAX_LOOKED_AT = 2000  # rounds from which the number of results that are kept is found
 
 
 def draw(seed: int, *words: str | int) -> float:
@@ -132,6 +136,24 @@ class FaultPlan:
         if self.absence(asker, round_no):
             return False
         return not self.cut(asker, answerer, round_no=round_no, asked=round_no - lag)
+
+    def results_kept(self, me: str, others: Iterable[str], rounds: int) -> int:
+        """How many of its newest results a peer must serve, so that none that is asked is gone.
+
+        Without faults whoever is asked cannot be two rounds ahead: it needs the asker's own
+        results. A cut lets it run ahead, until it is next to hear of the asker.
+        """
+        kept = SNAPSHOTS_KEPT
+        if not self:
+            return kept
+        for other in others:
+            for number in range(1, min(rounds, MAX_LOOKED_AT)):
+                if not self.waits(other, me, number + 1):
+                    continue
+                later = range(number + 2, min(rounds, number + MAX_KEPT) + 1)
+                heard = next((r for r in later if self.waits(me, other, r)), later.stop)
+                kept = max(kept, heard - number)
+        return min(kept, MAX_KEPT)
 
     def is_over(self, asker: str, answerer: str, from_round: int, last_round: int) -> bool:
         """Will the asker never again, from a round to the last, get anything of the answerer?"""

@@ -81,7 +81,15 @@ class _Offered:
 class Shelf:
     """Feed it what happens; carry out what it returns, in order."""
 
-    def __init__(self, *, run: bytes, name: PeerId, schema: bytes, sign_secret: bytes) -> None:
+    def __init__(
+        self,
+        *,
+        run: bytes,
+        name: PeerId,
+        schema: bytes,
+        sign_secret: bytes,
+        kept: int = SNAPSHOTS_KEPT,
+    ) -> None:
         """Begin with nothing to offer.
 
         Args:
@@ -89,7 +97,9 @@ class Shelf:
             name: ours.
             schema: digest of what is shared, 32 bytes.
             sign_secret: Ed25519, to vouch for what is offered.
+            kept: how many of the newest snapshots of each part are offered, >= 2.
         """
+        self.kept = kept
         self._run = run
         self._name = name
         self._schema = schema
@@ -133,7 +143,7 @@ class Shelf:
                 f"round {round_no} cannot be published after round {newest}, or twice"
             )
         kept[round_no] = _Offered(manifest, sign_snapshot(self._sign_secret, digest(manifest)))
-        for old in sorted(kept)[:-SNAPSHOTS_KEPT]:
+        for old in sorted(kept)[: -self.kept]:
             del kept[old]
         answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
         for route, _ in answered:

@@ -122,3 +122,12 @@ def test_draws_are_fractions_that_hang_on_every_word(words: tuple[str, int]) -> 
     assert draw(0, *words) == draw(0, *words)
     assert draw(0, *words) != draw(1, *words)
     assert draw(0, *words) != draw(0, *words, "more")
+
+
+def test_as_many_results_are_kept_as_a_cut_lets_others_run_ahead() -> None:
+    assert plan("").results_kept("a", "bc", 40) == 2
+    made = plan(PARTITION + "until_round = 6")
+    # b gets a's round 1 in round 2; a is to hear of b in round 6: by then 1 to 5 may be out
+    assert made.results_kept("a", "bc", 40) == 5
+    assert made.results_kept("b", "c", 40) == 2
+    assert plan(PARTITION).results_kept("a", "b", 40) == 16
