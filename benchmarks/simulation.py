@@ -51,7 +51,7 @@ gpu = "cpu"
 
 def main(arguments: Sequence[str]) -> None:
     asked = _asked(arguments)
-    smallest: tuple[int, int] | None = None
+    smallest: tuple[int, float] | None = None
     for peers in sorted(asked.peers):
         with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
             line = measured(asked, peers, Path(folder))
@@ -104,7 +104,7 @@ def _peak_bytes(process: psutil.Popen) -> int:
 
 def _parameters(events: Path) -> int:
     lines = (json.loads(line) for line in events.read_text().splitlines())
-    return next(line["parameters"] for line in lines if line["event"] == "started")
+    return int(next(line["parameters"] for line in lines if line["event"] == "started"))
 
 
 def _asked(arguments: Sequence[str]) -> argparse.Namespace:
