@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peer.data.options import MakeOptions
-from peer.faults.table import Fault, read_faults
+from peer.faults.reading import read_faults
+from peer.faults.table import Fault
 from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.options.toml import read_toml

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from peer.faults.table import Fault, read_faults
+from peer.faults.reading import read_faults
+from peer.faults.table import Fault
 from peer.options.toml import read_toml
 from protocol.errors import ConfigError, OperatorError
 

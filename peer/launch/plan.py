@@ -9,7 +9,8 @@ from pathlib import Path
 from peer.data.folder import read_folder
 from peer.data.shard import shard_facts
 from peer.experiment import Experiment, LaunchTable, PeerTable, RelayTable
-from peer.faults.table import Kind, check_names, late_names
+from peer.faults.reading import check_names
+from peer.faults.table import Kind, late_names
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
 from peer.options.attack import Attack

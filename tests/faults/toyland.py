@@ -20,7 +20,8 @@ from peer.data import ShardFacts, shard_facts
 from peer.display import Silence
 from peer.exchange import Origin, read_contribution, sections_of
 from peer.faults.plan import draw
-from peer.faults.table import Fault, late_names, read_faults
+from peer.faults.reading import read_faults
+from peer.faults.table import Fault, late_names
 from peer.ledger import EVENTS, Event, read_events
 from peer.machine import Phase
 from peer.node import Node, Plan

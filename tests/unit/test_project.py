@@ -18,11 +18,15 @@ MAX_LINES = 400  # of a file; about 300 is the habit
 
 # Files that may be longer: up to how many lines, and why.
 LONGER = {
+    "coordinator/directory.py": (480, "one state machine: a method for each message and order"),
+    "protocol/wire/messages.py": (470, "the one list of what is said on the wire"),
+    "peer/simulation/peer_host.py": (420, "carries out every kind of act, as runtime.py does"),
+    "peer/simulation/world.py": (460, "one agenda: ways, deaths and faults act on the same hosts"),
     "peer/machine.py": (
-        760,
+        740,
         "one state machine: its phases share their state, and are read as one",
     ),
-    "peer/node.py": (520, "composes three machines: one short method for each of their events"),
+    "peer/node.py": (530, "composes three machines: one short method for each of their events"),
     "peer/runtime.py": (460, "carries out every kind of act and event, one line for each"),
 }
 

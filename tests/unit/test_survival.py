@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peer.faults.table import read_faults
+from peer.faults.reading import read_faults
 from peer.ledger import Ledger
 from peer.record import RoundRecord
 from peer.survival import Survival, survival_of, write_survival

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from peer.faults.table import read_faults
+from peer.faults.reading import read_faults
 from peer.faults.weather import PeerWeather
 from protocol.ids import PeerId
 from protocol.transport.ways import CALM, Way

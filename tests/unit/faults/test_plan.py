@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from peer.faults.plan import FaultPlan, draw
-from peer.faults.table import read_faults
+from peer.faults.reading import read_faults
 
 NAMES = [f"p{number}" for number in range(200)]
 

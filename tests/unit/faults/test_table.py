@@ -5,7 +5,8 @@ import tomllib
 
 import pytest
 
-from peer.faults.table import RULES, Fault, Kind, Link, Span, read_faults
+from peer.faults.reading import read_faults
+from peer.faults.table import RULES, Fault, Kind, Link, Span
 from protocol.errors import ConfigError
 
 

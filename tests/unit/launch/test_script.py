@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from peer.faults.table import read_faults
+from peer.faults.reading import read_faults
 from peer.launch.board import COORDINATOR
 from peer.launch.script import Do, Script
 

@@ -4,7 +4,7 @@ import tomllib
 
 from peer.effects import Happened
 from peer.faults.plan import FaultPlan
-from peer.faults.table import read_faults
+from peer.faults.reading import read_faults
 from peer.machine import Phase
 from peer.pace import Pace
 from protocol.ids import PeerId
