@@ -76,7 +76,7 @@ def _show(name: str) -> None:
         raise ConfigError(f"there is no method {name!r}", hint=hint)
     if preset is not None:
         click.echo(f"preset {name}: {_about(name)}")
-        click.echo(f"  {', '.join(f'{slot} = {part}' for slot, part in preset.items())}")
+        click.echo(f"  {', '.join(f'{key} = {_shown(value)}' for key, value in preset.items())}")
         flat = defaults(name)
         declared = option_rules({slot: str(flat[slot]) for slot in SLOTS})
         _print(_HEADER, [_row(key, rule, flat[key]) for key, rule in declared.items()])
@@ -112,8 +112,12 @@ def _needs(entry: Entry) -> Iterator[str]:
 
 
 def _row(key: str, rule: Rule, default: Value) -> tuple[str, str, str, str]:
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    return key, shown, rule.allowed, rule.help
+    return key, _shown(default), rule.allowed, rule.help
+
+
+def _shown(value: Value) -> str:
+    """As a manifest and an experiment file write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -75,3 +75,7 @@ def test_listing_methods_loads_no_torch() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert run.returncode == 0
+
+
+def test_what_a_preset_sets_reads_as_in_an_experiment_file() -> None:
+    assert shown("kinfolk")[1].endswith("aggregator = craft, serve.never_worse = true")
