@@ -48,7 +48,13 @@ def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
             f"{directory} holds this run already: {_told(read_past(directory, run))}",
             hint="give --resume to go on, or --force to remove what is there and start anew",
         )
-    return read_past(directory, run)
+    try:
+        return read_past(directory, run)
+    except OSError as error:
+        raise ConfigError(
+            f"run directory {directory} cannot be read: {error.strerror or error}",
+            hint="give --out another folder",
+        ) from None
 
 
 def order_from(prepare: Prepare, past: Past) -> Prepare:

@@ -34,6 +34,7 @@ _Socket: TypeAlias = "zmq.Socket[bytes]"
 MAX_UNFINISHED_BYTES = 16 << 20
 MAX_LINES = 4096  # connections at a time, and half of the descriptors; more are cut at once
 HANDSHAKE_S = 3.0  # from being accepted to being asked about, at most; libzmq gives up after 2
+SLACK_S = 1.0  # the two are told on sockets of their own: a busy thread may read the second first
 MAX_PENDING = 4096  # handshakes whose connection has not spoken yet
 
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
@@ -150,12 +151,8 @@ class Lines:
         spoken = [other for other in self._lines.values() if other.key is not None]
         keys = set()
         for at_s, ip, key in self._pending:
-            fits = ip == line.ip and 0.0 <= at_s - line.accepted_at_s + 0.1 <= HANDSHAKE_S
-            is_other = any(
-                other.key == key and 0.0 <= at_s - other.accepted_at_s + 0.1 <= HANDSHAKE_S
-                for other in spoken
-            )
-            if fits and not is_other:
+            is_other = any(other.key == key and _fits(at_s, other) for other in spoken)
+            if ip == line.ip and _fits(at_s, line) and not is_other:
                 keys.add(key)
         return keys.pop() if len(keys) == 1 else None
 
@@ -163,6 +160,11 @@ class Lines:
         _log.warning("cut the connection of %s: %s", line.ip, reason)
         self._lines.pop(line.fd, None)
         _cut(line)
+
+
+def _fits(asked_at_s: float, line: _Line) -> bool:
+    """Can it be this connection that ZAP was asked about then?"""
+    return -SLACK_S <= asked_at_s - line.accepted_at_s <= HANDSHAKE_S
 
 
 def _cut(line: _Line) -> None:

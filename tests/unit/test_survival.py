@@ -56,9 +56,9 @@ def run(folder: Path, text: str) -> Survival:
         "a",
         {
             1: record(1, 0.1),
-            2: record(2, 0.2, stale={B: 1}, cut={B: "partition in round 2"}, pulled_bytes=10),
+            2: record(2, 0.2, stale={B: 1}, cut={B: "partition in round 2"}, pulled={C: 10}),
             3: record(3, 0.4, missing=(B,), refused={C: "a NaN"}, cut={B: "partition in round 3"}),
-            4: record(4, 0.8, used={C: 3}, missing=(B,), pulled_bytes=5),
+            4: record(4, 0.8, used={C: 3}, missing=(B,), pulled={C: 5}),
         },
         100.0,
     )

@@ -111,7 +111,7 @@ def test_another_version_of_the_wire(lobby: Lobby) -> None:
 def test_a_run_directory_that_cannot_be_written(lobby: Lobby, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     process = lobby.host.type(*START, "--data=other", *LOOPBACK, f"--out={tmp_path}/file/run")
-    refused(process, f"run directory {tmp_path}/file/run/other cannot be written: Not a directory")
+    refused(process, f"run directory {tmp_path}/file/run/other cannot be read: Not a directory")
     lobby.coordinator.wait_for("goodbye", lambda: "other left" in lobby.coordinator.err)
 
 

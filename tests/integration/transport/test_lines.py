@@ -90,6 +90,8 @@ def test_who_sends_a_message_without_an_end_is_cut_and_refused_from_then_on() ->
             server.listener.address, server_key=server.keys.curve_public
         )
         server.until(lambda: calm.receive() is CallerEvent.CONNECTED)
+        calm.send(b"here")  # whose its connection is is known: no other handshake fits the flood's
+        server.until(lambda: bool(server.arrivals))
         before = own_bytes()
         with flood(server, member):
             server.until(lambda: bool(server.offences))
