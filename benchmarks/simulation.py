@@ -2,7 +2,7 @@
 
     python benchmarks/simulation.py                         # lenet5, fedc2i, 10 to 1,000 peers
     python benchmarks/simulation.py --model resnet18 --topology k-regular:4 --method gossip \
-        --rounds 2 --peers 4 20 100
+        --rounds 1 --peers 6 100
 
 Every peer has ten training samples, one of each class: one step a round. Memory is that of the
 simulation and its workers together, resident, at its highest: looked at five times a second.
