@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 BATCH_MESSAGES = 256  # that share one write of the journal
 RETRY_SAVE_S = 2.0
+# A signal that comes just before a wait begins is dealt with when that ends: no later than this.
+SIGNALS_S = 0.5
 SHOW_EVERY_S = 1.0  # rounds and the like; a change of members is shown at once
 
 
@@ -73,7 +75,8 @@ class Runtime:
     def turn(self) -> bool:
         """Wait for something, deal with it, and say whether to go on."""
         now_s = self._clock.now_s()
-        wait_s = None if self._wake_at_s is None else max(0.0, self._wake_at_s - now_s)
+        due_s = now_s + SIGNALS_S if self._wake_at_s is None else self._wake_at_s
+        wait_s = min(max(0.0, due_s - now_s), SIGNALS_S)
         if self._stop in self._poller.poll(wait_s):
             return False
         self._carry_out(self._happened())

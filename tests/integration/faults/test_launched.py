@@ -197,6 +197,7 @@ def test_a_relay_that_dies_is_done_without_until_it_is_back(tmp_path: Path) -> N
     assert len(run.events("hub", "started")) == 2
 
 
+@pytest.mark.long
 def test_who_is_killed_for_good_is_missed_and_no_failure(tmp_path: Path) -> None:
     run = Launched(
         tmp_path,

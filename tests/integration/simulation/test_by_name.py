@@ -25,7 +25,7 @@ quorum = 1.0
 shards = "{shards}"
 {relay}
 """
-QUICK = ("kinfolk", "scaffold")  # of `make test`: a start of one's own and a common one
+QUICK = ("kinfolk",)  # of `make test`
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,7 @@ def rounds(root: Path) -> dict[int, dict[str, tuple[object, object, object]]]:
     return told
 
 
+@pytest.mark.long
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
     file.write_text(EXPERIMENT.format(method="fedc2i", more=""))

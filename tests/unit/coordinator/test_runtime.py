@@ -9,7 +9,7 @@ import pytest
 from coordinator.book import Book
 from coordinator.directory import Directory
 from coordinator.journal import Journal
-from coordinator.runtime import RETRY_SAVE_S, Runtime
+from coordinator.runtime import RETRY_SAVE_S, SIGNALS_S, Runtime
 from protocol.transport.base import Caller, CallerEvent, Pollable, Poller
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 from protocol.wire.codec import COORDINATOR
@@ -203,7 +203,7 @@ def test_a_renewal_that_changes_nothing_writes_nothing(hall: Hall) -> None:
     assert line.heard() == [Lease]
 
 
-def test_a_run_without_leases_waits_without_a_bound(hall: Hall) -> None:
+def test_a_run_without_leases_still_looks_for_signals_now_and_then(hall: Hall) -> None:
     line = hall.line(A)
     line.say(A.join())
     hall.runtime.turn()
@@ -211,7 +211,7 @@ def test_a_run_without_leases_waits_without_a_bound(hall: Hall) -> None:
     hall.runtime.turn()  # the only lease ran out
     hall.stop.set()
     hall.runtime.run()
-    assert hall.poller.waits == [0.0, 0.0, None]
+    assert hall.poller.waits == [0.0, 0.0, SIGNALS_S]
 
 
 def test_it_stops_when_told(hall: Hall) -> None:

@@ -260,6 +260,7 @@ def test_a_held_copy_that_has_rotted_fails_once_and_is_then_fetched(
     assert rig.end() == Pulled(2, A, len(BODY))
 
 
+@pytest.mark.long  # it waits until the first one is given up
 def test_another_neighbour_finishes_what_one_began(rig: Rig, tmp_path: Path, nodes: Nodes) -> None:
     parts = [bytes([number]) * (2 * MAX_PIECE_BYTES) for number in (1, 2)]
     specs = tuple(
