@@ -1,6 +1,6 @@
 """How fast a peer answers while it trains: small requests, and a pull of 45 MB.
 
-    python -m benchmarks.responsiveness [--repetitions 5] [--requests 300]
+    python benchmarks/responsiveness.py [--repetitions 5] [--requests 300]
 
 A node's data plane runs in one process, a trainer (lenet5, batch 1, one thread) in a second, the
 asking peer in this one; all on this machine, over loopback with CURVE. For the idle figures the
@@ -12,15 +12,15 @@ import argparse
 import json
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
+
+from _children import running
 
 from peer.dataplane.events import Crashed, Event, Pulled, PullFailed
 from peer.dataplane.inbox import Inbox
@@ -173,22 +173,6 @@ def snapshot(folder: Path) -> tuple[SnapshotRef, SnapshotManifest]:
     )  # fmt: skip
     encoded = encode_document(manifest)
     return SnapshotRef(encoded, digest(encoded), str(folder / "served"), 0), manifest
-
-
-@contextmanager
-def running(target: object, *args: object) -> Iterator[tuple[Connection, int]]:
-    """A child process and a pipe to it; it is ended whatever happens."""
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
-    child = context.Process(target=target, args=(theirs, *args))  # type: ignore[arg-type]  # a function
-    child.start()
-    theirs.close()
-    try:
-        yield ours, int(child.pid or 0)
-    finally:
-        ours.close()
-        child.kill()
-        child.join()
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:

@@ -43,11 +43,22 @@ def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
             f"{directory} holds another run ({before[:8]})",
             hint="give --out another folder, or --force to remove what is there and start anew",
         )
+    past = _past(directory, run)
     if not resume and (before or has_journal(directory)):
         raise ConfigError(
-            f"{directory} holds this run already: {_told(read_past(directory, run))}",
+            f"{directory} holds this run already: {_told(past)}",
             hint="give --resume to go on, or --force to remove what is there and start anew",
         )
+    return past
+
+
+def order_from(prepare: Prepare, past: Past) -> Prepare:
+    """The order to prepare, from there on."""
+    finished = past.finished
+    return prepare if finished is None else replace(prepare, memory=finished.published.memory)
+
+
+def _past(directory: Path, run: bytes) -> Past:
     try:
         return read_past(directory, run)
     except OSError as error:
@@ -55,12 +66,6 @@ def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
             f"run directory {directory} cannot be read: {error.strerror or error}",
             hint="give --out another folder",
         ) from None
-
-
-def order_from(prepare: Prepare, past: Past) -> Prepare:
-    """The order to prepare, from there on."""
-    finished = past.finished
-    return prepare if finished is None else replace(prepare, memory=finished.published.memory)
 
 
 def _told(past: Past) -> str:
