@@ -6,22 +6,36 @@ there before, where the way allows it. None of them encrypts.
 """
 
 import mmap
+import pickle  # noqa: TID251 - what a rival does
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
 from pathlib import Path
 from threading import Thread
 from typing import Protocol
 
+import numpy as np
 import zmq
 
 try:
     import grpc
+    from google.protobuf.wrappers_pb2 import BytesValue
 except ImportError:
     grpc = None
 
-__all__ = ["HAS_GRPC", "GrpcPieces", "GrpcStream", "GrpcUnary", "OneFrame", "RawTcp", "Way"]
+__all__ = [
+    "HAS_GRPC",
+    "GrpcPieces",
+    "GrpcStream",
+    "GrpcUnary",
+    "GrpcWeights",
+    "OneFrame",
+    "RawTcp",
+    "Way",
+]
 
 HAS_GRPC = grpc is not None
 SLICE_BYTES = 1 << 20
@@ -115,8 +129,23 @@ class OneFrame:
         yield pull
 
 
+def _wrapped(piece: bytes) -> bytes:
+    return bytes(BytesValue(value=piece).SerializeToString())
+
+
+def _unwrapped(message: bytes) -> bytes:
+    return bytes(BytesValue.FromString(message).value)
+
+
+@dataclass(frozen=True)
 class _Grpc:
-    """What the three ways of gRPC share: bytes in, bytes out, no protobuf around them."""
+    """What the ways of gRPC share: bytes in, bytes out, where asked with protobuf around them."""
+
+    is_protobuf: bool = False  # as gRPC is used: each piece is a field of a message
+
+    def _coded(self, side: str) -> dict[str, Callable[[bytes], bytes]]:
+        ways = {"serializer": _wrapped, "deserializer": _unwrapped}
+        return {f"response_{side}": ways[side]} if self.is_protobuf else {}
 
     def _handler(self, body: memoryview) -> object:
         raise NotImplementedError
@@ -149,13 +178,13 @@ class GrpcStream(_Grpc):
             for at in range(0, len(body), STREAM_BYTES):
                 yield bytes(body[at : at + STREAM_BYTES])
 
-        return grpc.unary_stream_rpc_method_handler(answer)
+        return grpc.unary_stream_rpc_method_handler(answer, **self._coded("serializer"))
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
         buffer = memoryview(bytearray(num_bytes))
         with self._channel(address) as channel:
-            ask = channel.unary_stream(_METHOD)
+            ask = channel.unary_stream(_METHOD, **self._coded("deserializer"))
 
             def pull() -> None:
                 at = 0
@@ -169,16 +198,50 @@ class GrpcStream(_Grpc):
 
 @dataclass(frozen=True)
 class GrpcUnary(_Grpc):
-    """One message for the whole body, as p2pfl sends weights."""
+    """One message for the whole body."""
 
     def _handler(self, body: memoryview) -> object:
-        return grpc.unary_unary_rpc_method_handler(lambda _request, _context: bytes(body))
+        return grpc.unary_unary_rpc_method_handler(
+            lambda _request, _context: bytes(body), **self._coded("serializer")
+        )
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
         with self._channel(address) as channel:
-            ask = channel.unary_unary(_METHOD)
+            ask = channel.unary_unary(_METHOD, **self._coded("deserializer"))
             yield lambda: _whole(len(ask(b"?")), num_bytes)
+
+
+@dataclass(frozen=True)
+class GrpcWeights(_Grpc):
+    """As p2pfl sends weights: a list of arrays, pickled, in one protobuf message, and back."""
+
+    is_protobuf: bool = True
+    shapes: tuple[tuple[int, ...], ...] = ()  # of float32
+
+    def _handler(self, body: memoryview) -> object:
+        ends = [*accumulate(4 * prod(shape) for shape in self.shapes)]
+        arrays = [
+            np.frombuffer(body[start:end], np.float32).reshape(shape)
+            for start, end, shape in zip([0, *ends], ends, self.shapes, strict=False)
+        ]
+
+        def answer(_request: bytes, _context: object) -> bytes:
+            weights = {"header": {}, "payload": {"params": arrays, "additional_info": {}}}
+            return pickle.dumps(weights)
+
+        return grpc.unary_unary_rpc_method_handler(answer, **self._coded("serializer"))
+
+    @contextmanager
+    def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
+        with self._channel(address) as channel:
+            ask = channel.unary_unary(_METHOD, **self._coded("deserializer"))
+
+            def pull() -> None:
+                arrays = pickle.loads(ask(b"?"))["payload"]["params"]  # noqa: S301 - a rival's way
+                _whole(sum(a.nbytes for a in arrays), sum(4 * prod(shape) for shape in self.shapes))
+
+            yield pull
 
 
 @dataclass(frozen=True)
@@ -190,13 +253,13 @@ class GrpcPieces(_Grpc):
             at = int.from_bytes(request)
             return bytes(body[at : at + PIECE_BYTES])
 
-        return grpc.unary_unary_rpc_method_handler(answer)
+        return grpc.unary_unary_rpc_method_handler(answer, **self._coded("serializer"))
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
         buffer = memoryview(bytearray(num_bytes))
         with self._channel(address) as channel:
-            ask = channel.unary_unary(_METHOD)
+            ask = channel.unary_unary(_METHOD, **self._coded("deserializer"))
 
             def pull() -> None:
                 for at in range(0, num_bytes, PIECE_BYTES):

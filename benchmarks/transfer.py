@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 from _children import Meter, Reading, running
 from _ours import Kinfolk, Shop, coded_bytes, make_shop, stall
-from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, OneFrame, RawTcp, Way
+from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, GrpcWeights, OneFrame, RawTcp, Way
 
 from protocol.transport.keys import new_identity
 
@@ -209,9 +209,16 @@ class Field:
         if not short:
             ways.append(("zmq-one-frame", OneFrame()))
         if HAS_GRPC:
-            ways += [("grpc-stream", GrpcStream()), ("grpc-unary", GrpcUnary())]
+            shapes = tuple(shapes_of(self.num_bytes))
+            ways += [
+                ("grpc-bare-stream", GrpcStream()),
+                ("grpc-bare-unary", GrpcUnary()),
+                ("grpc-stream", GrpcStream(is_protobuf=True)),
+                ("grpc-unary", GrpcUnary(is_protobuf=True)),
+                ("grpc-unary-weights", GrpcWeights(shapes=shapes)),
+            ]
             if not short:
-                ways.append(("grpc-pieces", GrpcPieces()))
+                ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
         return [Case(name, way, self.num_bytes, readers) for name, way in ways]
 
 
@@ -286,8 +293,18 @@ def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
         curve = {"one": "kinfolk", "security": "curve"}
         bars += [
             bar("CURVE, of gRPC's clear stream", ratio(found, other="grpc-stream", **curve), 0.95),
-            bar("CURVE, of gRPC unary", ratio(found, other="grpc-unary", **curve), 8.0),
+            bar(
+                "CURVE, of weights in one gRPC message, as p2pfl sends them",
+                ratio(found, other="grpc-unary-weights", **curve),
+                8.0,
+            ),
         ]
+        for way in ("grpc-bare-stream", "grpc-bare-unary", "grpc-unary"):  # to be read beside them
+            line = {
+                "ratio": f"CURVE, of {way}",
+                "found": round(ratio(found, other=way, **curve), 3),
+            }
+            print(json.dumps(line), flush=True)
     return bars
 
 

@@ -18,6 +18,7 @@ from protocol.errors import AddressError, TransportClosedError
 from protocol.transport.base import Admits, Arrival, Offended, Pollable, Sent
 from protocol.transport.dealer import Dealer
 from protocol.transport.lines import Lines
+from protocol.transport.pages import keep_frame_pages
 from protocol.transport.security import Curve, Options, Security
 from protocol.transport.wake import SocketWake
 from protocol.transport.zap import Zap
@@ -85,6 +86,7 @@ class ZeroMq:
             security: CURVE, unless a benchmark asks for `Clear`.
         """
         self._security = security or Curve(public_key, secret_key)
+        keep_frame_pages()
         self._context: zmq.Context[_Socket] = zmq.Context(IO_THREADS)
         self._context.set(zmq.MAX_SOCKETS, min(MAX_SOCKETS, self._context.get(zmq.SOCKET_LIMIT)))
         self._zap: Zap | None = None
