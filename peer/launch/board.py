@@ -52,6 +52,7 @@ class Board:
     restarts: int = 0  # of each node that dies by itself
     closing: bool = False  # everybody has been asked to end: no end is a failure any more
     to_start: list[str] = field(default_factory=list)  # again; whoever does it empties the list
+    frozen: set[str] = field(default_factory=set)  # by a fault, and still so
     _excused: set[str] = field(default_factory=set)  # whose end is the faults' doing
     _restarted: dict[str, int] = field(default_factory=dict)
     _errors: dict[str, deque[str]] = field(default_factory=dict)  # by name: lines on stderr
@@ -121,6 +122,8 @@ class Board:
             if peer is not None:
                 peer.phase = "killed"
             return None
+        if peer is not None and ended.name in self.frozen and self.closing:
+            peer.phase = "frozen"  # to the end: it could not hear that it was asked to end
         if self.closing or (peer is not None and ended.code == 0 and self.begun):
             return None
         words = self._last_words(ended)

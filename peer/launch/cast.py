@@ -51,8 +51,13 @@ class Cast:
 
     @property
     def is_over(self) -> bool:
-        """Nobody plays, and nobody will."""
-        if self._to_start or self.board.peers.keys() & set(self.processes.running):
+        """Nobody plays, and nobody will: all have ended, or are frozen and nothing thaws them.
+
+        What would thaw them at a round does not come when nobody begins one.
+        """
+        playing = self.board.peers.keys() & set(self.processes.running)
+        frozen = {n for n in self.board.frozen if not self.script.moves_by_the_clock(n)}
+        if self._to_start or playing - frozen:
             return False
         someone_is_done = any(peer.phase == "done" for peer in self.board.peers.values())
         return someone_is_done or not self.script.starts_by_the_clock()
@@ -64,16 +69,20 @@ class Cast:
         self.tell(str(cue))
         match cue.do:
             case Do.KILL:
+                self.board.frozen.discard(name)
                 self.board.excuse(name)
                 processes.send(name, SIGKILL)
             case Do.START:
                 if name not in processes.running or self.board.is_excused(name):
                     self.start(name)
             case Do.FREEZE:
+                self.board.frozen.add(name)
                 processes.send(name, SIGSTOP)
             case Do.THAW:
+                self.board.frozen.discard(name)
                 processes.send(name, SIGCONT)
             case Do.LEAVE:
+                self.board.frozen.discard(name)
                 processes.stop(name)
             case Do.FILL | Do.FREE:
                 self._fill(self.mark(name), full=cue.do is Do.FILL)

@@ -9,6 +9,7 @@ from pathlib import Path
 from peer.data.folder import read_folder
 from peer.data.shard import shard_facts
 from peer.experiment import Experiment, LaunchTable, PeerTable, RelayTable
+from peer.faults.feasible import check_feasible
 from peer.faults.reading import check_names
 from peer.faults.table import Kind, late_names
 from peer.launch.board import COORDINATOR
@@ -25,6 +26,7 @@ __all__ = [
     "peer_command",
     "peer_environ",
     "relay_command",
+    "relay_count",
     "seats",
     "thread_count",
 ]
@@ -51,7 +53,8 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
 
     Raises:
         DataError: a shard is missing, or none is there.
-        ConfigError: fewer than the founders, a name that cannot be used, or two of one name.
+        ConfigError: fewer than the founders, a name that cannot be used, two of one name, or
+            faults that the run would wait for for ever.
     """
     peers = experiment.peers or tuple(
         PeerTable(name=peer_id(name), data=name) for name in _names_in(folder)
@@ -67,13 +70,8 @@ def seats(experiment: Experiment, folder: Path) -> tuple[Seat, ...]:
             raise ConfigError(f"a node cannot be named {name}: the run directory needs it")
     if relay and relay[0] in {seat.name for seat in taken}:
         raise ConfigError(f"[relay] and a peer are both named {relay[0]}")
-    if experiment.founders is not None and experiment.founders > len(taken):
-        raise ConfigError(
-            f"{experiment.path}: run.founders = {experiment.founders}, but there are "
-            f"{len(taken)} peers: the lobby would wait for ever"
-        )
     experiment.settings.topology.check_names(peer_id(seat.name) for seat in taken)
-    _check_faults(experiment, [*(seat.name for seat in taken), *relay])
+    _check_faults(experiment, [seat.name for seat in taken], relay)
     return taken
 
 
@@ -83,10 +81,23 @@ def founder_count(experiment: Experiment, taken: Sequence[Seat]) -> int:
     return experiment.founders or sum(seat.name not in late for seat in taken)
 
 
-def _check_faults(experiment: Experiment, names: Sequence[str]) -> None:
-    """Refuse faults and durations of peers that are not there."""
+def relay_count(experiment: Experiment) -> int:
+    """How many relays the lobby waits for: one that joins in seconds comes after it."""
+    relay = experiment.relay
+    return int(relay is not None and relay.name not in late_names(experiment.faults))
+
+
+def _check_faults(experiment: Experiment, peers: Sequence[str], relays: Sequence[str]) -> None:
+    """Refuse faults and durations of peers that are not there, and those that nobody outlives."""
+    names = [*peers, *relays]
     try:
         check_names(experiment.faults, names)
+        check_feasible(
+            experiment.faults,
+            peers,
+            rounds=experiment.settings.run.rounds,
+            founders=experiment.founders,
+        )
     except ConfigError as error:
         raise ConfigError(f"{experiment.path}: {error.args[0]}", hint=error.hint) from None
     for fault in experiment.faults:
@@ -138,7 +149,7 @@ def coordinator_command(
     """Say how the coordinator is started; `again`, where it was: its book knows the port."""
     argv = [sys.executable, "-m", "coordinator", "start", *([] if again else ["--bind", LOOPBACK])]
     argv += ["--run", experiment.name, "--founders", str(experiment.founders or num_peers)]
-    argv += ["--relays", "0" if experiment.relay is None else "1"]
+    argv += ["--relays", str(relay_count(experiment))]
     for key, value in experiment.explicit.items():
         argv += ["--option", f"{key}={_typed(value)}"]
     return Command(COORDINATOR, argv, _environ(environ, home))

@@ -17,7 +17,7 @@ from protocol.errors import OperatorError
 
 __all__ = ["report"]
 
-_GONE = {"killed", "away"}  # phases of those whom the faults keep from finishing
+_GONE = {"killed", "away", "frozen"}  # phases of those whom the faults keep from finishing
 
 
 def report(

@@ -96,6 +96,14 @@ class Script:
             if number not in self._played
         )
 
+    def moves_by_the_clock(self, name: str) -> bool:
+        """Will something befall this one at an instant, whatever the others do meanwhile?"""
+        return any(
+            beat.cue.name == name and beat.at_s is not None and beat.cue.do is not Do.FREEZE
+            for number, beat in enumerate(self._beats)
+            if number not in self._played
+        )
+
     def due(
         self, rounds: Mapping[str, int], running: Collection[str], since_s: float
     ) -> Iterator[Cue]:

@@ -30,7 +30,7 @@ class CoordinatorHost:
         relays: int,
         options: Manifest,
         seed: int,
-        send: Callable[[PeerId, bytes], None],
+        send: Callable[[bytes, bytes], bool],
         later: Callable[[float, Callable[[], None]], None],
         now_s: Callable[[], float],
     ) -> None:
@@ -42,7 +42,8 @@ class CoordinatorHost:
             relays: that it waits for too.
             options: pinned lines of the manifest.
             seed: of the run; its id and keys derive from it.
-            send: gives an encoded message to a peer, after its time on the way.
+            send: gives an encoded message to whoever is at a route, after its time on the way;
+                False where nobody is any more.
             later: has something happen after a delay.
             now_s: the virtual clock.
         """
@@ -82,11 +83,12 @@ class CoordinatorHost:
         """Go down without a word."""
         self._directory = None
 
-    def receive(self, sender: PeerId, header: bytes) -> None:
+    def receive(self, route: bytes, sender: PeerId, header: bytes) -> None:
+        """Take a message of a peer that came by this route, which is one process's alone."""
         if self._directory is not None:
             key = key_of(sender, "curve")
             now_s = self._now_s()
-            self._carry_out(self._directory.receive(sender.encode(), key, header, now_s))
+            self._carry_out(self._directory.receive(route, key, header, now_s))
 
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
         encoded: tuple[object, bytes] = (None, b"")
@@ -95,7 +97,8 @@ class CoordinatorHost:
                 case Reply(route, message):
                     if encoded[0] is not message:  # the same view goes to many
                         encoded = (message, COORDINATOR.encode(message))
-                    self._send(PeerId(route.decode()), encoded[1])
+                    if not self._send(route, encoded[1]) and self._directory is not None:
+                        self._directory.gone(route)
                 case WakeAt(at_s):
                     self._wake_at(at_s)
                 case Save():

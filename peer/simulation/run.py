@@ -18,7 +18,7 @@ from peer.experiment import MAX_PEERS, Experiment, RelayTable
 from peer.faults.table import late_names
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
-from peer.launch.plan import Seat, founder_count
+from peer.launch.plan import Seat, founder_count, relay_count
 from peer.launch.report import report
 from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
@@ -105,7 +105,7 @@ def _play(
         options=Manifest(experiment.explicit),
         seed=settings.run.seed,
         timing=timings.default,
-        relays=0 if experiment.relay is None else 1,
+        relays=relay_count(experiment),
         timings=timings,
         script=Script(
             experiment.faults,
@@ -122,12 +122,27 @@ def _play(
         settings.run.rounds,
         relay=relay.name if relay is not None else None,
     )
-    with progress.status("simulating") as status:
+    with closing(world), progress.status("simulating") as status:
         world.run(lambda: status.update(_progress_text(world)))
-    for name, host in world.hosts.items():
-        if host.over is not None and host.over.code and not host.was_killed:
-            board.failures.append(Failure(name, host.over.code, host.over.reason))
+        _tell_ends(board, world)
     return board
+
+
+def _tell_ends(board: Board, world: World) -> None:
+    """Say how each of them ended, as a launch would have heard it."""
+    for name, state in board.peers.items():
+        host = world.hosts.get(peer_id(name))
+        if host is None:
+            state.phase = "away"
+        elif host.was_killed:
+            state.phase = "killed"
+        elif host.over is None:
+            state.phase = "frozen" if host.me in world.frozen else "stopped"
+        elif host.over.code:
+            state.phase = "failed"
+            board.failures.append(Failure(name, host.over.code, host.over.reason))
+        else:
+            state.phase = "done"
 
 
 def host_of(

@@ -73,6 +73,9 @@ class World:
         self.timing = timing
         self.timings = timings if timings is not None else TimingTable(default=timing)
         self._hosts: dict[PeerId, PeerHost] = {}
+        self._num_started = 0  # processes
+        self._routes: dict[bytes, PeerHost] = {}  # of each process to the coordinator: its own
+        self._route_of: dict[PeerId, bytes] = {}  # of the newest process of each name
         script = script if script is not None else Script()
         self._trouble = Trouble(script.faults, seed=seed)
         self._reborn = script.reborn
@@ -100,9 +103,18 @@ class World:
     def hosts(self) -> Mapping[PeerId, PeerHost]:
         return self._hosts
 
+    @property
+    def frozen(self) -> frozenset[PeerId]:
+        """Who is frozen now."""
+        return frozenset(self._frozen)
+
     def add(self, host: PeerHost) -> None:
         """Let a peer start now."""
         self._hosts[host.me] = host
+        self._routes.pop(self._route_of.get(host.me, b""), None)
+        self._num_started += 1
+        self._route_of[host.me] = route = f"{host.me}/{self._num_started}".encode()
+        self._routes[route] = host
         self.later(0.0, host.start)
         self.later(self.timing.latency_s, lambda: self._connect_coordinator(host))
 
@@ -121,6 +133,12 @@ class World:
                 continue
             if self._agenda.is_empty and (left := self._playing()):
                 raise Stuck(f"nothing is left to happen, and {', '.join(left)} are not over")
+
+    def close(self) -> None:
+        """Let go of the files of those who are not over: who is frozen to the end."""
+        for host in self._hosts.values():
+            if host.over is None:
+                host.kill()
 
     def step(self) -> bool:
         """Let the next thing happen; False when there is none."""
@@ -160,7 +178,8 @@ class World:
             )
 
     def to_coordinator(self, me: PeerId, header: bytes) -> None:
-        self.later(self.timing.latency_s, lambda: self.coordinator.receive(me, header))
+        route = self._route_of[me]
+        self.later(self.timing.latency_s, lambda: self.coordinator.receive(route, me, header))
 
     def opened(self, me: PeerId) -> None:
         """`me` answers from now on: whoever has dialled it gets through."""
@@ -314,11 +333,19 @@ class World:
         if self.coordinator.is_up:
             self._tell(host.me, lambda h: h.feed(h.node.coordinator_connected(self.now_s())))
 
-    def _from_coordinator(self, name: PeerId, header: bytes) -> None:
+    def _from_coordinator(self, route: bytes, header: bytes) -> bool:
+        """Send on the connection of one process; False when it broke, because that was killed."""
+        host = self._routes.get(route)
+        if host is None or host.was_killed:
+            return False
+
         def arrived() -> None:
-            self._tell(name, lambda h: h.feed(h.node.coordinator_said(header, self.now_s())))
+            self.when_awake(
+                host, lambda: host.feed(host.node.coordinator_said(header, self.now_s()))
+            )
 
         self.later(self.timing.latency_s, arrived)
+        return True
 
     def _stop_coordinator(self) -> None:
         if not self.coordinator.is_up:
@@ -433,15 +460,19 @@ class World:
                 self._down(asker, name)
 
     def _start(self, name: PeerId) -> None:
-        """Start a peer that was killed, or is late; not where all others have finished."""
+        """Start a peer that was killed, or is late; not where others have finished, and none plays.
+
+        A launch is over then too.
+        """
         self._to_come -= 1
         old = self._hosts.get(name)
         if old is not None and not old.was_killed:
             return
         apart = {name, *self._relays}
-        others = [host for other, host in self._hosts.items() if other not in apart]
-        finished = [h for h in others if h.over is not None and not h.was_killed]
-        if len(finished) == len(others) or self._reborn is None:
+        others = {other: host for other, host in self._hosts.items() if other not in apart}
+        plays = any(h.over is None and self._moves(n) for n, h in others.items())
+        finished = any(h.over is not None and not h.was_killed for h in others.values())
+        if (finished and not plays) or self._reborn is None:
             return
         self.add(self._reborn(name))
 

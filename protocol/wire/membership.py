@@ -299,6 +299,8 @@ class Membership:
         match message:
             case Admitted():
                 return self._take_admitted(message, now_s)
+            case SignedView() if self._run is None:
+                raise RemoteProtocolError("a view before Admitted")
             case SignedView():
                 return self._take_view(message)
             case ShowView(offset):

@@ -11,6 +11,7 @@ ROUNDS = 8
 SEEDS = 50  # each at one of the paces, in turn
 BOUND_S = 20.0
 FINISHED = (0, "finished")
+CONVERSATION = ("protocol.wire.membership", "coordinator.gate")
 
 
 def table(kind: str, *lines: str) -> str:
@@ -84,7 +85,8 @@ PACES: dict[str, dict[str, Value]] = {
 
 
 def check(plan: str, pace: str, story: Story) -> None:
-    """Every live peer finishes, no wait is unbounded, no round is left untold."""
+    """Every live peer finishes, no wait is unbounded, no round is left untold, in one run."""
+    assert len({start.fields["run"] for name in NAMES for start in story.starts(name)}) == 1
     for name in NAMES:
         code, reason = story.ends[name]
         gone = GONE.get(plan, {}).get(name)
@@ -110,13 +112,34 @@ def check(plan: str, pace: str, story: Story) -> None:
 
 
 @pytest.mark.parametrize("plan", SAMPLE)
-def test_a_run_under_faults_finishes_and_repeats(tmp_path: Path, plan: str) -> None:
+def test_a_run_under_faults_finishes_and_repeats(
+    tmp_path: Path, plan: str, caplog: pytest.LogCaptureFixture
+) -> None:
     stories = []
     for part in ("first", "second"):
         story = tell(tmp_path / part, PLANS[plan], 1, rounds=ROUNDS, **PACES["all"])
         check(plan, "all", story)
         stories.append(story)
     assert stories[0].transcript == stories[1].transcript
+    # Nobody hears what a coordinator says to another process, and nobody speaks out of place.
+    assert not [told.getMessage() for told in caplog.records if told.name in CONVERSATION]
+
+
+def test_a_run_of_which_everybody_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    story = tell(tmp_path, PLANS["all-killed"], 1, rounds=ROUNDS, **PACES["all"])
+    for name in NAMES:
+        _, second = story.starts(name)
+        done = [n for n, event in story.rounds(name).items() if event.at_s < second.at_s]
+        assert second.fields["resumed_after"] == max(done)
+        assert list(story.rounds(name)) == list(range(1, ROUNDS + 1))  # each once, and in order
+
+
+def test_a_run_ends_without_those_who_are_frozen_for_good_or_come_too_late(tmp_path: Path) -> None:
+    plan = table("freeze", "at_round = 3", "until_round = 99", 'peer = "b"')
+    plan += table("kill", "at_round = 4", 'peer = "d"') + table("join", "at_s = 999", 'peer = "c"')
+    story = tell(tmp_path, plan, 1, rounds=ROUNDS, **PACES["all"])
+    assert story.ends == {"d": (-9, "killed")} | dict.fromkeys("aef", FINISHED)
+    assert list(story.rounds("b")) == [1, 2]
 
 
 @pytest.mark.long

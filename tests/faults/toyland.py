@@ -7,7 +7,8 @@ computes is a toy. After every event each peer is held to the rule that it never
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,9 +25,10 @@ from peer.faults.reading import read_faults
 from peer.faults.table import Fault, late_names
 from peer.ledger import EVENTS, Event, read_events
 from peer.machine import Phase
+from peer.memory import Memory, read_memory
 from peer.node import Node, Plan
 from peer.options.fields import Value
-from peer.publishing import Shelving
+from peer.publishing import Shelving, remembered
 from peer.roles import Exchange, Role
 from peer.settings import complete
 from peer.simulation.coordinator_host import key_of
@@ -46,6 +48,7 @@ from peer.work import (
     Prepare,
     Prepared,
     Publish,
+    Published,
     Reply,
     Score,
     Train,
@@ -77,8 +80,19 @@ class _Mind:
 
     order: Prepare
     shelving: Shelving
+    admitted: set[bytes]  # by any process of this peer
     point: Params = field(default_factory=lambda: dict(TOY.params))
-    admitted: set[bytes] = field(default_factory=set)
+
+    def publish(self, round_no: int) -> Published:
+        """Write what is served, and what another process goes on from."""
+        me, directory = PeerId(self.order.peer), Path(self.order.directory)
+        spoilt = me == POISONER and round_no % 3 == 0
+        point = {"w": self.point["w"] * float("nan")} if spoilt else self.point
+        origin = Origin(run=self.order.run, sender=me, round_no=round_no, base=b"", degree=1)
+        published = self.shelving.publish(origin, replace(TOY, params=point))
+        trained = replace(TOY, params=self.point)
+        memory = Memory(round_no=round_no, trained=trained, states={}, norms={})
+        return remembered(directory, published, memory, None)
 
 
 class ToyEngine:
@@ -87,6 +101,7 @@ class ToyEngine:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._minds: dict[PeerId, _Mind] = {}
+        self._admitted = defaultdict[PeerId, set[bytes]](set)
         self.refused = 0
 
     def submit(self, peer: PeerId, command: Command) -> Pending:
@@ -101,7 +116,7 @@ class ToyEngine:
 
     def _reply(self, peer: PeerId, command: Command) -> Reply:
         if isinstance(command, Prepare):
-            self._minds[peer] = _Mind(command, Shelving(Path(command.directory)))
+            self._minds[peer] = _mind(command, self._admitted[peer])
             return _prepared()
         mind = self._minds[peer]
         match command:
@@ -122,13 +137,7 @@ class ToyEngine:
                 score = Score(0.5, 1.0, 0.5 + 0.4 * float(mind.point["w"][0].tanh()), 1.0)
                 return Evaluated(round_no, score, score, score, "trained", 0.0)
             case Publish(round_no):
-                spoilt = peer == POISONER and round_no % 3 == 0
-                point = {"w": mind.point["w"] * float("nan")} if spoilt else mind.point
-                origin = Origin(
-                    run=mind.order.run, sender=peer, round_no=round_no, base=b"", degree=1
-                )
-                shared = Trained(params=point, num_examples=1, num_steps=1)
-                return mind.shelving.publish(origin, shared)
+                return mind.publish(round_no)
             case _:
                 raise AssertionError(f"no toy can {command}")
 
@@ -142,6 +151,16 @@ class ToyEngine:
         mind.point = {"w": (torch.stack(points) * shares[:, None]).sum(dim=0)}
         assert first_unfinite(mind.point) is None
         return MixDone(order.round_no, (), (), 0.0)
+
+
+def _mind(order: Prepare, admitted: set[bytes]) -> _Mind:
+    """A fresh one, or as an earlier process of this peer has left it."""
+    directory = Path(order.directory)
+    if not order.memory:
+        return _Mind(order, Shelving(directory), admitted)
+    memory = read_memory(directory, order.memory, torch.device("cpu"))
+    shelving = Shelving(directory, newest=memory.round_no)
+    return _Mind(order, shelving, admitted, memory.trained.params)
 
 
 @cache
@@ -180,10 +199,14 @@ class Story:
     """What came of a run."""
 
     virtual_s: float
-    ends: Mapping[PeerId, tuple[int, str]]  # exit code and reason; not of who was never there
+    ends: Mapping[PeerId, tuple[int, str]]  # exit code and reason, of those who have ended
     events: Mapping[PeerId, tuple[Event, ...]]
     transcript: Mapping[PeerId, bytes]  # events.jsonl as it lies there
     refused: int
+
+    def starts(self, name: str) -> list[Event]:
+        """What each process of this peer said of itself."""
+        return [event for event in self.events[PeerId(name)] if event.name == "started"]
 
     def rounds(self, name: str) -> dict[int, Event]:
         events = self.events[PeerId(name)]
@@ -219,11 +242,13 @@ def tell(folder: Path, text: str, seed: int, *, rounds: int = 8, **options: Valu
     for name in NAMES:
         if name not in late:
             world.add(reborn(name))
-    world.run(lambda: None)
+    with closing(world):
+        world.run(lambda: None)
+        ends = {n: (h.over.code, h.over.reason) for n, h in world.hosts.items() if h.over}
     paths = {name: folder / name / EVENTS for name in world.hosts}
     return Story(
         virtual_s=world.now_s(),
-        ends={n: (h.over.code, h.over.reason) for n, h in world.hosts.items() if h.over},
+        ends=ends,
         events={name: read_events(path) for name, path in paths.items()},
         transcript={name: path.read_bytes() for name, path in paths.items()},
         refused=engine.refused,

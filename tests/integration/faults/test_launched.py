@@ -209,3 +209,35 @@ def test_who_is_killed_for_good_is_missed_and_no_failure(tmp_path: Path) -> None
     assert (result["gone"], result["failed"]) == (["shard1"], [])
     assert max(run.records("shard0")) == 4
     assert {"shard1"} == {lost["peer"] for lost in run.events("shard0", "lost")}
+
+
+@pytest.mark.long
+def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    run = Launched(
+        tmp_path,
+        '[[fault]]\nkind = "kill"\nat_s = 4\nfor_s = 2\npeers = ["shard0", "shard1", "shard2"]\n'
+        '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "shard0"\nfactor = 30.0\n',
+        peers=3,
+        rounds=16,
+    )
+    assert run.all_finished()
+    starts = [start for name in run.names for start in run.events(name, "started")]
+    assert len(starts) == 6
+    assert len({start["run"] for start in starts}) == 1
+    for name in run.names:
+        after = run.events(name, "started")[1]["resumed_after"]
+        assert 1 <= after < 16
+        assert set(range(1, after + 1)) <= run.records(name).keys()
+
+
+@pytest.mark.long
+def test_who_is_frozen_for_good_is_missed_and_not_waited_for(tmp_path: Path) -> None:
+    run = Launched(
+        tmp_path,
+        '[[fault]]\nkind = "freeze"\nat_round = 2\nuntil_round = 9\npeer = "shard1"\n',
+        peers=2,
+        rounds=4,
+    )
+    result = json.loads((run.root / "result.json").read_text())
+    assert (result["gone"], result["failed"]) == (["shard1"], [])
+    assert max(run.records("shard0")) == 4

@@ -14,6 +14,7 @@ from peer.launch.plan import (
     peer_command,
     peer_environ,
     relay_command,
+    relay_count,
     seats,
     thread_count,
 )
@@ -66,7 +67,11 @@ def test_more_peers_than_can_be_played_are_refused_before_anything_is_replaced(
         ('[[peer]]\ndata = "s9"\n', "no shard 's9'.*there are: s0"),
         ('[[peer]]\nname = "shards"\ndata = "s0"\n', "cannot be named shards"),
         ('[relay]\nname = "shards"\n[[peer]]\ndata = "s0"\n', "cannot be named shards"),
-        ('[run]\nfounders = 3\n[[peer]]\ndata = "s0"\n', "but there are 1 peers"),
+        ('[run]\nfounders = 3\n[[peer]]\ndata = "s0"\n', "tiny.toml: .* but there are 1 peers"),
+        (
+            '[[peer]]\ndata = "s0"\n[[fault]]\nkind = "join"\nat_s = 2\npeer = "s0"\n',
+            "tiny.toml: all 1 peers join in seconds",
+        ),
         ('[run]\ntopology = "k-regular:4"\n[[peer]]\ndata = "s0"\n', "does not fit 1 peers"),
     ],
 )
@@ -142,6 +147,16 @@ def test_a_relay_is_started_without_data_and_the_lobby_waits_for_it(tmp_path: Pa
     coordinator = list(coordinator_command(experiment, 3, {}, tmp_path).argv)
     assert coordinator[coordinator.index("--relays") + 1] == "1"
     assert 'aggregator="fedavg"' in coordinator
+
+
+def test_the_lobby_waits_for_no_relay_that_joins_after_it(tmp_path: Path) -> None:
+    relay = '[relay]\nname = "hub"\naggregator = "fedavg"\n'
+    join = '[[fault]]\nkind = "join"\npeer = "hub"\n'
+    assert relay_count(load(tmp_path, relay)) == 1
+    assert relay_count(load(tmp_path, relay + join + "at_round = 3\n")) == 1
+    late = load(tmp_path, relay + join + "at_s = 3\n")
+    argv = list(coordinator_command(late, 3, {}, tmp_path).argv)
+    assert argv[argv.index("--relays") + 1] == "0"
 
 
 def test_threads_are_at_least_one() -> None:

@@ -74,6 +74,19 @@ def test_a_restart_kills_and_starts() -> None:
     ]
 
 
+def test_only_the_clock_moves_who_is_frozen_when_nobody_begins_another_round() -> None:
+    by_round = {"kind": "freeze", "peers": ["a"], "at_round": 2, "until_round": 4}
+    assert not script(by_round).moves_by_the_clock("a")
+    assert not script({"kind": "freeze", "peers": ["a"], "at_s": 2.0}).moves_by_the_clock("a")
+    timed = script({"kind": "freeze", "peers": ["a"], "at_s": 2.0, "for_s": 2.0})
+    assert timed.moves_by_the_clock("a")
+    assert not timed.moves_by_the_clock("b")
+    assert due(timed, since_s=2.0) == [(Do.FREEZE, "a")]
+    assert timed.moves_by_the_clock("a")
+    assert due(timed, since_s=4.0) == [(Do.THAW, "a")]
+    assert not timed.moves_by_the_clock("a")
+
+
 def test_who_joins_at_an_instant_is_not_started_before_it() -> None:
     joined = script({"kind": "join", "peers": ["b"], "at_s": 4.0})
     assert joined.late == {"b"}

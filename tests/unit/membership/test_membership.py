@@ -347,6 +347,17 @@ def test_a_lease_before_the_admission_is_dropped(caplog: pytest.LogCaptureFixtur
     assert "a Lease before Admitted" in caplog.text
 
 
+def test_a_view_before_the_admission_is_dropped_for_what_it_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = machine()
+    node.start(0.0)
+    node.connected(0.0)
+    assert {type(effect) for effect in hear(node, signed(2, state="ready"))} == {WakeAt}
+    assert "a view before Admitted" in caplog.text
+    assert node.view is None
+
+
 # -- views from elsewhere, and views shown ------------------------------------------------------
 
 
