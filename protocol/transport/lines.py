@@ -63,6 +63,7 @@ class Lines:
         self._most = min(MAX_LINES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._lines: dict[int, _Line] = {}  # by descriptor
         self._pending: deque[tuple[float, str, bytes]] = deque(maxlen=MAX_PENDING)
+        self._early: dict[int, bytes] = {}  # who spoke on a descriptor that nobody told of yet
         self._banned: set[bytes] = set()
         endpoint = f"inproc://lines-{next(_numbers)}"
         listener.monitor(endpoint, _WATCHED)
@@ -80,6 +81,8 @@ class Lines:
         """Note a whole message; False when its sender is banned."""
         if key in self._banned:
             return False
+        if fd not in self._lines:
+            self._early[fd] = key  # libzmq may tell of a connection after that has begun
         line = self._lines.get(fd)
         if line is not None:
             line.key, line.has_spoken = key, True
@@ -112,6 +115,7 @@ class Lines:
             self._lines.pop(event["value"], None)
             if event["event"] == zmq.Event.ACCEPTED:
                 self._accept(event["value"], now_s)
+            self._early.pop(event["value"], None)
 
     def _accept(self, fd: int, now_s: float) -> None:
         try:
@@ -120,6 +124,7 @@ class Lines:
         except OSError:
             return  # gone already
         line = self._lines[fd] = _Line(fd, peer, str(peer[0]), now_s)
+        line.key = line.key or self._early.get(fd)
         if len(self._lines) > self._most:
             self._drop(line, f"{self._most} connections are open, no more are taken")
 

@@ -100,8 +100,11 @@ class Zap:
                     poller.register(lines.monitor, zmq.POLLIN)
                 with suppress(zmq.Again):
                     frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                    # Before the answer: once it is out the connection may speak, and must be known.
+                    self._follow(poller)
                     self._socket.send_multipart(self._answer(frames))
-                self._watch(poller)
+                self._follow(poller)
+                self._check()
 
     def _patience_ms(self) -> int | None:
         """Until the next look; for ever while nobody is connected."""
@@ -109,13 +112,16 @@ class Zap:
             return None
         return math.ceil(max(0.0, self._check_at_s - self._clock.now_s()) * 1000)
 
-    def _watch(self, poller: zmq.Poller) -> None:
+    def _follow(self, poller: zmq.Poller) -> None:
         now_s = self._clock.now_s()
         for lines in tuple(self._followed.values()):
             if not lines.follow(now_s):
                 poller.unregister(lines.monitor)
                 del self._followed[lines.monitor]
                 lines.monitor.close()
+
+    def _check(self) -> None:
+        now_s = self._clock.now_s()
         if now_s < self._check_at_s:
             return
         for lines in self._followed.values():

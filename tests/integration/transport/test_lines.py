@@ -14,9 +14,10 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from protocol.clock import MonotonicClock
-from protocol.transport import lines, zeromq
+from protocol.transport import lines, zap, zeromq
 from protocol.transport.base import Arrival, CallerEvent
 from protocol.transport.keys import Identity, new_identity
+from protocol.transport.security import Curve
 from protocol.transport.zeromq import ZeroMq
 
 WITHIN_S = 30.0  # a bound, not a wait
@@ -74,6 +75,70 @@ def flood(server: Server, keys: Identity) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+
+
+def test_who_speaks_before_its_connection_is_told_of_can_be_cut() -> None:
+    """libzmq tells of a connection from another thread than the one that reads it."""
+    key = bytes(32)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router, socket.socket() as there:
+        known = lines.Lines(router, lambda _key, _reason: None)
+        with known.monitor:
+            port = router.bind_to_random_port("tcp://127.0.0.1")
+            there.connect(("127.0.0.1", port))
+            assert known.monitor.poll(int(WITHIN_S * 1000))
+            fd = recv_monitor_message(known.monitor)["value"]  # as if it had not come yet
+            assert known.heard(fd, key)
+            known._accept(fd, 0.0)
+            known.hang_up(key)
+            there.settimeout(WITHIN_S)
+            while there.recv(64):
+                pass  # libzmq has greeted
+            router.close(0)
+
+
+class Told(lines.Lines):
+    """Notes what it is asked to do, in order."""
+
+    log: list[str]
+
+    def follow(self, now_s: float) -> bool:
+        self.log.append("follow")
+        return super().follow(now_s)
+
+    def check(self) -> None:
+        self.log.append("check")
+        super().check()
+
+
+def test_connections_are_followed_before_a_key_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a first message could come before its connection is known, which then is not cut."""
+    monkeypatch.setattr(zap, "CHECK_S", 0.0)  # look at every turn, last of all
+    keys, caller = new_identity(), new_identity()
+    with zmq.Context() as context, ExitStack() as stack:
+        security = Curve(keys.curve_public, keys.curve_secret)
+        answers = zap.Zap(context, key_of=security.key_of)
+        stack.callback(answers.stop)
+        router = stack.enter_context(context.socket(zmq.ROUTER))
+        router.linger = 0
+        for option, value in {**security.listener, zmq.ZAP_DOMAIN: b"door"}.items():
+            router.setsockopt(option, value)
+        told = Told(router, lambda _key, _reason: None)
+        told.log = []
+        before: list[str] = []
+
+        def admits(_key: bytes) -> bool:
+            before.append(told.log[-1])
+            return len(told) == 1
+
+        answers.add(b"door", admits, told)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        transport = transport_of(caller, stack)
+        dealer = transport.call(f"tcp://127.0.0.1:{port}", server_key=keys.curve_public)
+        poller = transport.poller()
+        poller.add(dealer)
+        assert poller.poll(WITHIN_S)
+        assert dealer.receive() is CallerEvent.CONNECTED
+    assert before == ["follow"]
 
 
 def own_bytes() -> int:
