@@ -31,6 +31,7 @@ _TOLD = {
     "coordinator-lost": "the coordinator is lost, the run goes on: {reason}",
     "coordinator-back": "the coordinator is back",
     "misbehaved": "{peer} broke the protocol and is not heard: {reason}",
+    "shut-out": "{peer} is refused here: {reason}",
     "view-passed": "{peer} passed on {reason}",
     "split-view": "who is a member is told in two ways: {reason}",
     "journal-behind": "the run goes on in memory, what --resume would need is behind: {reason}",

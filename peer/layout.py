@@ -10,6 +10,7 @@ __all__ = [
     "memory_file",
     "memory_folder",
     "records_file",
+    "refusals_file",
     "snapshot_file",
     "snapshot_folder",
     "state_folder",
@@ -44,6 +45,10 @@ def memory_file(directory: Path, digest: bytes) -> Path:
 
 def journal_folder(directory: Path) -> Path:
     return state_folder(directory) / "journal"
+
+
+def refusals_file(directory: Path) -> Path:
+    return state_folder(directory) / "refused.json"
 
 
 def records_file(directory: Path) -> Path:

@@ -26,6 +26,7 @@ from peer.dataplane.events import (
     Pulled,
     PullFailed,
     Served,
+    ShutOut,
 )
 from peer.dataplane.inbox import Inbox
 from peer.dataplane.puller import Puller, PullOrder
@@ -57,12 +58,13 @@ from peer.faults.weather import PeerWeather
 from peer.journal import Journal
 from peer.node import Node
 from peer.pulls import Pulls
+from peer.refusals import Refusal, Refusals
 from peer.scribe import Scribe
 from peer.takeup import order_from, take_up
 from peer.trainer_process import TrainerProcess
 from peer.watch import now_of
 from peer.work import Command, Prepare, Publish, SnapshotRef, Train
-from protocol.clock import Clock
+from protocol.clock import Clock, wall_s
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
@@ -123,6 +125,7 @@ class Runtime:
         self._scribe: Scribe | None = None
         self._unkept = 0  # finished rounds on their way into the journal
         self._held: Publish | None = None  # waits for them
+        self._refusals = Refusals(refuse=self._server.refuse, tell=self._chronicle.happened)
         self._past = Past()  # where an earlier process of this peer was
         self._open = ExitStack()
         self._directory = Path()
@@ -244,6 +247,8 @@ class Runtime:
                 case Misbehaved(peer, reason):
                     _log.warning("peer=%s broke the protocol: %s", peer, reason)
                     self._chronicle.happened(Happened("misbehaved", peer, reason))
+                case ShutOut(peer, key, reason):
+                    self._refusals.add(Refusal(peer, key, reason, wall_s()))
                 case Journalled():
                     self._journalled(event)
                 case Crashed(thread, error):
@@ -374,6 +379,7 @@ class Runtime:
         )
         self._chronicle.open(self._directory, prepare.run, past)
         self._node.recall(past)
+        self._refusals.open(self._directory)
         journal = Journal(self._directory, past)
         self._scribe = self._open.enter_context(Scribe(journal, events=self._events))
         log = self._directory / LOG

@@ -16,6 +16,7 @@ __all__ = [
     "PullFailed",
     "Pulled",
     "Served",
+    "ShutOut",
 ]
 
 
@@ -39,6 +40,15 @@ class Misbehaved:
     """An admitted peer broke the protocol; it is not listened to for a while."""
 
     peer: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShutOut:
+    """An admitted peer filled our memory: its key is refused here from now on."""
+
+    peer: PeerId
+    key: bytes
     reason: str
 
 
@@ -86,5 +96,13 @@ class Crashed:
 
 
 Event: TypeAlias = (
-    PeerDone | Served | Misbehaved | Progressed | Pulled | PullFailed | Journalled | Crashed
+    PeerDone
+    | Served
+    | Misbehaved
+    | ShutOut
+    | Progressed
+    | Pulled
+    | PullFailed
+    | Journalled
+    | Crashed
 )

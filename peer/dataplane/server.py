@@ -4,7 +4,7 @@ It owns the listener. Decisions are those of `Shelf` and `Serving`; their shell 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
 from threading import Thread
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from peer.dataplane.desk import Desk, Names
-from peer.dataplane.events import Crashed, Event, Misbehaved
+from peer.dataplane.events import Crashed, Event, ShutOut
 from peer.dataplane.inbox import Inbox
 from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock
@@ -56,7 +56,9 @@ class Server:
         self._events = events
         self._max_bytes_s = max_bytes_s
         self._clock = clock or MonotonicClock()
-        self._names: Names = {}  # replaced, never changed: three threads read it
+        self._members: Names = {}
+        self._refused: frozenset[bytes] = frozenset()
+        self._names: Names = {}  # who is heard: replaced, never changed: three threads read it
         self._orders: Inbox[Callable[[Desk], None]] = Inbox(transport.wake())
         self._bound: Future[str] = Future()
         self._is_stopping = False
@@ -104,7 +106,17 @@ class Server:
 
     def members(self, names: Names) -> None:
         """Who may connect: every admitted key that is not revoked, and its name."""
-        before, self._names = self._names, dict(names)
+        self._members = dict(names)
+        self._open_to_them()
+
+    def refuse(self, keys: Iterable[bytes]) -> None:
+        """Hear these keys no more, members or not, for as long as this process lives."""
+        self._refused |= frozenset(keys)
+        self._open_to_them()
+
+    def _open_to_them(self) -> None:
+        heard = {key: name for key, name in self._members.items() if key not in self._refused}
+        before, self._names = self._names, heard
         if lost := {key: name for key, name in before.items() if self._names.get(key) != name}:
             self._orders.put(lambda desk: desk.forget(lost))
 
@@ -126,8 +138,8 @@ class Server:
     def _offended(self, key: bytes | None, reason: str) -> None:
         """Somebody filled our memory: it is out, as far as this node can say."""
         name = self._names.get(key) if key is not None else None
-        if name is not None:
-            self._events.put(Misbehaved(name, reason))
+        if key is not None and name is not None:
+            self._events.put(ShutOut(name, key, reason))
 
     def _run(self) -> None:
         try:

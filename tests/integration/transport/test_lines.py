@@ -3,8 +3,8 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from select import select
 
@@ -19,6 +19,7 @@ from protocol.transport.base import Arrival, CallerEvent
 from protocol.transport.keys import Identity, new_identity
 from protocol.transport.security import Curve
 from protocol.transport.zeromq import ZeroMq
+from tests.integration.transport.flood import flooding
 
 WITHIN_S = 30.0  # a bound, not a wait
 MIB = 1 << 20
@@ -59,22 +60,6 @@ def transport_of(keys: Identity, stack: ExitStack) -> ZeroMq:
     transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
     stack.callback(transport.close)
     return transport
-
-
-@contextmanager
-def flood(server: Server, keys: Identity) -> Iterator[None]:
-    words = (server.port, *(k.hex() for k in (server.keys.curve_public, keys.curve_secret)))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.integration.transport.flood"),
-            *(*words, keys.curve_public.hex()),
-        ]
-    )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_who_speaks_before_its_connection_is_told_of_can_be_cut() -> None:
@@ -158,7 +143,7 @@ def test_who_sends_a_message_without_an_end_is_cut_and_refused_from_then_on() ->
         calm.send(b"here")  # whose its connection is is known: no other handshake fits the flood's
         server.until(lambda: bool(server.arrivals))
         before = own_bytes()
-        with flood(server, member):
+        with flooding(int(server.port), server.keys.curve_public, member):
             server.until(lambda: bool(server.offences))
             ((key, reason),) = server.offences
             assert key == member.curve_public

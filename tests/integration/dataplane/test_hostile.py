@@ -1,0 +1,321 @@
+"""Whoever is at a peer's port, whatever they send: it costs little, and others are served."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from random import Random
+
+import pytest
+import zmq
+
+from peer.dataplane.events import ShutOut
+from peer.work import SnapshotRef
+from protocol.ids import PeerId
+from protocol.transport.base import Caller, CallerEvent
+from protocol.transport.keys import Identity, new_identity
+from protocol.transport.zeromq import ZeroMq
+from protocol.wire.codec import PEER, encode_document
+from protocol.wire.digest import digest
+from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
+    Ask,
+    Data,
+    Done,
+    Epoch,
+    Get,
+    Hello,
+    NotYet,
+    Part,
+    PeerMessage,
+    Refuse,
+    Seen,
+    SnapshotManifest,
+    TensorSpec,
+)
+from tests.integration.dataplane.children import RUN, A, Shop
+from tests.integration.dataplane.shop import WITHIN_S, Port, Tap, is_cut, members, port, until
+from tests.integration.transport.flood import flooding
+
+pytestmark = pytest.mark.usefixtures("tracked")
+
+MIB = 1 << 20
+BODY_BYTES = 24 * MIB
+OTHER_RUN = b"o" * 16
+# Of ZMTP 3.1: signature, version, mechanism, a client's, filler.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
+
+
+@pytest.fixture(scope="module")
+def keys() -> tuple[list[Identity], dict[bytes, PeerId]]:
+    return members(9)
+
+
+@pytest.fixture(scope="module")
+def shop(
+    tracked: None,
+    keys: tuple[list[Identity], dict[bytes, PeerId]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Shop:
+    """A snapshot of a's, and who may have it."""
+    body = Random(7).randbytes(BODY_BYTES)
+    path = tmp_path_factory.mktemp("shop") / "served"
+    path.write_bytes(body)
+    manifest = SnapshotManifest(
+        run=RUN, sender=A, part=Part.RESULT, round_no=1, base=b"", memory=b"", degree=1,
+        num_examples=1, num_steps=1, nova_a=1.0, lr=0.1, start_loss=1.0, class_counts=(),
+        tensors=(TensorSpec("params", "w", "uint8", (BODY_BYTES,), digest(body)),),
+    )  # fmt: skip
+    encoded = encode_document(manifest)
+    return Shop(new_identity(), keys[1], SnapshotRef(encoded, digest(encoded), str(path), 0))
+
+
+@pytest.fixture(scope="module")
+def counter(shop: Shop, keys: tuple[list[Identity], dict[bytes, PeerId]]) -> Iterator[Port]:
+    with port(shop) as it:
+        for key in keys[0][:2]:  # what every server needs once
+            with member(it, key) as warm:
+                warm.fetch(shop.ref)
+        yield it
+
+
+class Member:
+    """One that talks to a port by hand."""
+
+    def __init__(self, transport: ZeroMq, address: str, key: bytes) -> None:
+        self.caller: Caller = transport.call(address, server_key=key)
+        self._poller = transport.poller()
+        self._poller.add(self.caller)
+
+    def event(self) -> CallerEvent:
+        """What becomes of the connection next; words are passed over."""
+        while True:
+            if isinstance(answer := self._next(), CallerEvent):
+                return answer
+
+    def say(self, message: PeerMessage) -> None:
+        assert self.caller.send(PEER.encode(message))
+
+    def hear(self) -> PeerMessage:
+        while True:
+            answer = self._next()
+            assert not isinstance(answer, CallerEvent), answer
+            return PEER.decode(answer[0] if isinstance(answer, tuple) else answer)
+
+    def _next(self) -> bytes | tuple[bytes, int] | CallerEvent:
+        while True:
+            if (answer := self.caller.receive()) is not None:
+                return answer
+            assert self._poller.poll(WITHIN_S)
+
+    def fetch(self, ref: SnapshotRef) -> None:
+        """Have the whole body sent, piece by piece."""
+        for offset in range(0, BODY_BYTES, MAX_PIECE_BYTES):
+            self.say(Get(1, ref.digest, offset, offset + MAX_PIECE_BYTES, MAX_PIECE_BYTES, 1))
+            assert self.hear() == Data(1, offset)
+
+    def ask(self) -> None:
+        self.say(Ask(RUN, Part.RESULT, 2, 1))
+        assert isinstance(self.hear(), NotYet)
+
+
+@contextmanager
+def member(to: Port, keys: Identity, *, address: str = "") -> Iterator[Member]:
+    """One that has shaken hands."""
+    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
+    try:
+        it = Member(transport, address or to.address, to.key)
+        assert it.event() is CallerEvent.CONNECTED
+        yield it
+    finally:
+        transport.close()
+
+
+def pour(line: socket.socket) -> None:
+    """Send on until the other side has cut it: what the kernel holds is taken, and no more."""
+    line.setblocking(True)
+    with pytest.raises((ConnectionError, TimeoutError)):
+        for _ in range(64):
+            line.sendall(bytes(MIB))
+
+
+def connections(stack: ExitStack, to: Port, count: int) -> list[socket.socket]:
+    there = ("127.0.0.1", to.number)
+    return [stack.enter_context(socket.create_connection(there, WITHIN_S)) for _ in range(count)]
+
+
+Keys = tuple[list[Identity], dict[bytes, PeerId]]
+
+
+# -- before the handshake ------------------------------------------------------------------------
+
+
+def test_a_hundred_that_greet_a_byte_at_a_time_are_cut_and_hold_nobody_up(
+    counter: Port, shop: Shop, keys: Keys
+) -> None:
+    with (
+        counter.bounded(grown_bytes=4 * MIB) as check,
+        member(counter, keys[0][0]) as friend,
+        ExitStack() as stack,
+    ):
+        slow = connections(stack, counter, 100)
+        for stranger in slow:
+            stranger.sendall(GREETING[:11])  # so many as the other side must see to answer
+        turns = count()
+
+        def drip() -> bool:
+            at = 11 + next(turns) // 2
+            for stranger in slow if at < len(GREETING) - 1 else ():  # the last one never comes
+                with suppress(OSError):
+                    stranger.send(GREETING[at : at + 1])
+            slow[:] = [stranger for stranger in slow if not is_cut(stranger)]
+            friend.ask()
+            return not slow
+
+        check()
+        until(drip)
+        friend.fetch(shop.ref)
+
+
+@pytest.mark.parametrize("claimed", [2 << 30, (1 << 63) - 1], ids=["2 GB", "all"])
+@pytest.mark.parametrize("kind", [2, 6], ids=["message", "command"])
+def test_a_frame_of_two_gigabytes_before_the_handshake_is_cut_at_its_header(
+    counter: Port, claimed: int, kind: int
+) -> None:
+    with counter.bounded(grown_bytes=4 * MIB) as check, ExitStack() as stack:
+        for liar in connections(stack, counter, 4):
+            liar.sendall(GREETING + bytes([kind]) + claimed.to_bytes(8))
+            pour(liar)
+            check()
+
+
+def test_whoever_has_no_key_or_a_wrong_one_is_not_heard(counter: Port, keys: Keys) -> None:
+    known, stranger = keys[0][3], new_identity()
+    ways: tuple[dict[int, bytes], ...] = (
+        {},
+        {zmq.PLAIN_USERNAME: b"m0", zmq.PLAIN_PASSWORD: b"-"},
+        curve(counter.key, stranger),
+        curve(stranger.curve_public, known),  # its own key is right, the other's is not
+    )
+    dealers: list[zmq.Socket[bytes]] = []
+    told = len(counter.told)
+    with (
+        counter.bounded(grown_bytes=4 * MIB) as check,
+        member(counter, keys[0][0]) as friend,
+        zmq.Context() as context,
+        ExitStack() as stack,
+    ):
+        for _ in range(8):
+            for options in ways:
+                dealer = stack.enter_context(context.socket(zmq.DEALER))
+                dealer.setsockopt(zmq.LINGER, 0)
+                for option, value in options.items():
+                    dealer.setsockopt(option, value)
+                dealer.connect(counter.address)
+                dealers.append(dealer)
+                dealer.send(PEER.encode(Done(RUN)))
+                dealer.send(b"\xc1 no message at all")
+        for _ in range(20):
+            friend.ask()
+            check()
+        assert not any(dealer.poll(0) for dealer in dealers)
+    assert len(counter.told) == told  # junk of an admitted key would have been told
+
+
+def curve(server: bytes, own: Identity) -> dict[int, bytes]:
+    return {
+        zmq.CURVE_SERVERKEY: server,
+        zmq.CURVE_PUBLICKEY: own.curve_public,
+        zmq.CURVE_SECRETKEY: own.curve_secret,
+    }
+
+
+# -- after the handshake -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("claimed", [2 << 30, (1 << 63) - 1], ids=["2 GB", "all"])
+def test_a_frame_of_two_gigabytes_after_the_handshake_is_cut_at_its_header(
+    counter: Port, keys: Keys, claimed: int
+) -> None:
+    with counter.bounded(grown_bytes=4 * MIB) as check, ExitStack() as stack:
+        tap = Tap(stack, counter.number)
+        liar = stack.enter_context(member(counter, keys[0][2], address=tap.address))
+        liar.ask()
+        line = tap.seize()
+        line.sendall(b"\2" + claimed.to_bytes(8))
+        pour(line)
+        check()
+
+
+def test_a_packet_that_is_played_again_ends_its_connection(counter: Port, keys: Keys) -> None:
+    with counter.bounded(grown_bytes=4 * MIB), ExitStack() as stack:
+        tap = Tap(stack, counter.number)
+        honest = stack.enter_context(member(counter, keys[0][2], address=tap.address))
+        honest.ask()
+        line = tap.seize()
+        line.sendall(tap.sent[-1])
+        until(lambda: is_cut(line))
+
+
+def test_readers_that_never_read_cost_little_and_the_others_nothing(
+    counter: Port, shop: Shop, keys: Keys
+) -> None:
+    with counter.bounded(grown_bytes=16 * MIB) as check, ExitStack() as stack:
+        for greedy in keys[0][4:8]:
+            tap = Tap(stack, counter.number)
+            reader = stack.enter_context(member(counter, greedy, address=tap.address))
+            reader.ask()
+            tap.deafen()
+            for xid in range(8):  # four are taken
+                get = Get(xid, shop.ref.digest, 0, BODY_BYTES, MAX_PIECE_BYTES, 2**31)
+                assert reader.caller.send(PEER.encode(get))
+        with member(counter, keys[0][0]) as friend:
+            for _ in range(3):
+                friend.fetch(shop.ref)
+                check()
+
+
+def test_who_was_shut_out_is_not_let_in_by_the_next_process(
+    shop: Shop, counter: Port, keys: Keys
+) -> None:
+    one, other = keys[0][8], keys[0][0]
+    with port(shop) as first, flooding(first.number, first.key, one):
+        until(first.has_told)
+        (out,) = {event for event in first.told if isinstance(event, ShutOut)}
+        assert (out.peer, out.key) == ("m8", one.curve_public)
+        assert "MiB of a message without an end" in out.reason
+    with ExitStack() as stack:
+        early = stack.enter_context(member(counter, one))  # before the refusals were read
+        early.ask()
+        friend = stack.enter_context(member(counter, other))
+        counter.refuse([out.key])
+        assert early.event() is CallerEvent.DISCONNECTED
+        assert early.event() is CallerEvent.REFUSED
+        counter.admit(shop.names)  # a new view changes nothing of it
+        assert early.event() is CallerEvent.REFUSED
+        friend.ask()
+
+
+# -- replays -------------------------------------------------------------------------------------
+
+
+def test_words_of_another_run_are_refused_and_those_of_another_attempt_change_nothing(
+    counter: Port, keys: Keys
+) -> None:
+    with counter.bounded(grown_bytes=4 * MIB), member(counter, keys[0][1]) as replayer:
+        for word in (
+            Ask(OTHER_RUN, Part.RESULT, 1, 1),
+            Done(OTHER_RUN),
+            Seen(OTHER_RUN, Epoch(1, 1)),
+        ):
+            replayer.say(word)
+            refusal = replayer.hear()
+            assert isinstance(refusal, Refuse)
+            assert refusal.reason.startswith(f"run {OTHER_RUN.hex()[:12]}, a is in ")
+        replayer.say(Hello(1, OTHER_RUN, "m1", bytes(32)))
+        assert isinstance(replayer.hear(), Refuse)
+        for attempt in (7, 3, 3, 7):  # each is a question of its own, answered under its number
+            replayer.say(Ask(RUN, Part.RESULT, 2, attempt))
+            answer = replayer.hear()
+            assert isinstance(answer, NotYet)
+            assert (answer.round_no, answer.attempt) == (2, attempt)
