@@ -41,7 +41,7 @@ from peer.faults.table import Fault
 from peer.machine import Machine, Phase
 from peer.options.fields import Value
 from peer.roles import Role
-from peer.settings import Settings, complete
+from peer.settings import Settings, advised, complete
 from peer.work import (
     Alone,
     AloneDone,
@@ -251,7 +251,7 @@ class Node:
                     reason = f"two coordinators with one key: two views of epoch {number}"
                     acts.append(Happened("split-view", None, reason))
                 case joining.Refused(reason) | joining.GaveUp(reason):
-                    acts += self.fail(reason, 2, now_s)
+                    acts += self.fail(advised(reason), 2, now_s)
                 case joining.CoordinatorLost(reason):
                     self._wakes[_VIEWS] = now_s
                     acts.append(Happened("coordinator-lost", None, reason))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from peer.admit import AdmitOptions
+from peer.faults.plan import NO_FAULTS
 from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
@@ -20,11 +21,12 @@ from protocol.errors import ConfigError, RefusedError
 from protocol.topology import Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
-__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "Settings", "complete", "typed"]
+__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "FAULTS", "Settings", "advised", "complete", "typed"]
 
 DEFAULT_PRESET = "kinfolk"
 DEFAULT_MODEL = "lenet5"
 DEFAULT_TOPOLOGY = "full"
+FAULTS = "faults"  # key of what the nodes must have alike of their fault tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,8 @@ _GROUPS: Mapping[str, type[Options]] = {
     "share": ShareOptions,
 }
 _METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train", "serve")
-_WORDS = ("method", "model", "run.topology", "data.input")  # any text; checked where it is used
+# Any text; checked where it is used.
+_WORDS = ("method", "model", "run.topology", "data.input", FAULTS)
 _COUNTS = ("wire", "data.classes")
 
 
@@ -73,7 +76,7 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     """
     flat: dict[str, Value] = {key: rule.default for key, rule in _group_rules().items()}
     flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
-    flat |= {"method": DEFAULT_PRESET, **_of_no_method(explicit)}
+    flat |= {"method": DEFAULT_PRESET, FAULTS: NO_FAULTS, **_of_no_method(explicit)}
     flat |= expand(str(flat["method"]), {k: v for k, v in explicit.items() if _is_of_method(k)})
     # What a manifest carries needs no file: other hosts do not have it.
     flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
@@ -91,6 +94,13 @@ def typed(explicit: Mapping[str, Value]) -> dict[str, Value]:
     flat = _of_no_method(explicit)
     preset = str(flat.get("method", DEFAULT_PRESET))
     return flat | converted(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
+
+
+def advised(reason: str) -> str:
+    """A refusal, with what to do about it where that is nothing that was typed in so many words."""
+    if any(line.startswith(f"{FAULTS}: ") for line in reason.split("; ")):
+        return f"{reason} - give the same file with --faults at every node of the run"
+    return reason
 
 
 def _of_no_method(explicit: Mapping[str, Value]) -> dict[str, Value]:

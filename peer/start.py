@@ -16,6 +16,7 @@ from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
 from peer.faults.disk import watch_disk
+from peer.faults.plan import agreed
 from peer.faults.table import Fault
 from peer.faults.weather import BEGAN, PeerWeather
 from peer.node import Node, Plan
@@ -23,7 +24,7 @@ from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.roles import Role
 from peer.runtime import Runtime, Sockets
-from peer.settings import complete, typed
+from peer.settings import FAULTS, complete, typed
 from protocol.clock import Clock, MonotonicClock, wall_s
 from protocol.errors import AddressError, ConfigError, DataError
 from protocol.home import FoundJoin, find_home, find_join
@@ -83,7 +84,7 @@ def run_peer(asked: Asked, display: Display) -> int:
     """
     facts = _checked_shard(asked.data)
     name = _name(asked.name, facts.name)
-    wishes = wishes_of(asked.explicit, facts)
+    wishes = wishes_of(_with_faults(asked), facts)
     return _run(asked, _Seat(name=name, role=Role.PEER, facts=facts, wishes=wishes), display)
 
 
@@ -94,8 +95,18 @@ def run_relay(asked: Asked, display: Display) -> int:
         OperatorError: as `run_peer`.
     """
     name = _name(asked.name, "relay")
-    wishes = typed(asked.explicit)
+    wishes = typed(_with_faults(asked))
     return _run(asked, _Seat(name=name, role=Role.RELAY, facts=None, wishes=wishes), display)
+
+
+def _with_faults(asked: Asked) -> Mapping[str, Value]:
+    """What was typed, and what of the faults all nodes must have alike."""
+    if FAULTS in asked.explicit:
+        raise ConfigError(
+            f"{FAULTS} is no option: it is found from the [[fault]] tables of each node",
+            hint="give the same file with --faults at every node of the run",
+        )
+    return {**asked.explicit, FAULTS: agreed(asked.faults)}
 
 
 def _run(asked: Asked, seat: _Seat, display: Display) -> int:

@@ -37,6 +37,8 @@ RUN_SECTIONS = frozenset(
         "model",
         "pace",
         "run",
+        "serve",
+        "share",
         "solver",
         "train",
         "wire",

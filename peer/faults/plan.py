@@ -8,14 +8,18 @@ out by whoever runs it.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import count
 
 from peer.faults.table import Fault, Kind, with_ends
 from protocol.wire.shelf import SNAPSHOTS_KEPT
 
-__all__ = ["FaultPlan", "draw"]
+__all__ = ["NO_FAULTS", "FaultPlan", "agreed", "draw"]
 
+NO_FAULTS = "none"
+
+_PLAN = {Kind.PARTITION, Kind.LOSS, Kind.RANDOM, Kind.JOIN, Kind.LEAVE}  # heal ends a partition
 MAX_KEPT = 16  # results that a peer serves at most: each is a file of the model's size
 MAX_LOOKED_AT = 2000  # rounds from which the number of results that are kept is found
 
@@ -24,6 +28,40 @@ def draw(seed: int, *words: str | int) -> float:
     """Draw a number in [0, 1), evenly, the same for the same seed and words."""
     text = "/".join(map(str, (seed, "fault", *words)))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) / 2.0**64
+
+
+def agreed(faults: Iterable[Fault]) -> str:
+    """What all nodes of a run must have alike of these faults: a line of its manifest.
+
+    That is what a `FaultPlan` answers from, however the file is written; what befalls messages and
+    processes is each node's own.
+
+    Returns:
+        `none`, or how many there are and a digest of 8 bytes.
+    """
+    told = {_canonical(part) for fault in with_ends(faults) for part in _parts(fault)}
+    if not told:
+        return NO_FAULTS
+    name = blake2b("\n".join(sorted(told)).encode(), digest_size=8).hexdigest()
+    return f"{len(told)} in rounds ({name})"
+
+
+def _parts(fault: Fault) -> Iterable[Fault]:
+    """A table of a plan, peer by peer where each joins or leaves by itself; nothing of others."""
+    if not fault.span.in_rounds or fault.kind not in _PLAN:
+        return ()
+    if fault.kind in {Kind.JOIN, Kind.LEAVE}:
+        return [replace(fault, peers=(name,)) for name in fault.peers]
+    return (fault,)
+
+
+def _canonical(fault: Fault) -> str:
+    """One of them as text; its number counts where something is drawn by it."""
+    drawn = fault.kind in {Kind.RANDOM, Kind.LOSS}
+    links = sorted((link.first, link.second, link.one_way) for link in fault.links)
+    groups = sorted({tuple(sorted(group)) for group in fault.groups})
+    parts = (fault.number if drawn else 0, fault.rate, fault.rejoin, fault.peers, groups, links)
+    return f"{fault.kind} {fault.span.at_round} {fault.span.until_round} {parts!r}"
 
 
 class FaultPlan:

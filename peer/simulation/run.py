@@ -15,6 +15,7 @@ from peer.data import shard_facts
 from peer.data.archive import replacing
 from peer.display import Silence
 from peer.experiment import MAX_PEERS, Experiment, RelayTable
+from peer.faults.plan import agreed
 from peer.faults.table import late_names
 from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
@@ -23,13 +24,14 @@ from peer.launch.report import report
 from peer.launch.stage import set_stage, tell_failures
 from peer.node import Node, Plan
 from peer.roles import Role
-from peer.settings import complete, typed
+from peer.settings import FAULTS, complete, typed
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine
 from peer.simulation.peer_host import PeerHost
+from peer.simulation.script import Script
 from peer.simulation.timing import TimingTable
 from peer.simulation.workers import Workers
-from peer.simulation.world import Script, World
+from peer.simulation.world import World
 from peer.start import wishes_of
 from peer.work import Prepare, Setting
 from protocol.ids import PeerId, peer_id
@@ -170,7 +172,7 @@ def host_of(
     facts = shard_facts(data) if data is not None else None
     role = Role.PEER if data is not None else Role.RELAY
     me = peer_id(seat.name)
-    consent = experiment.consent
+    consent = {**experiment.consent, FAULTS: agreed(experiment.faults)}
     wishes = wishes_of(consent, facts) if facts is not None else typed(consent)
     join = Join(
         version=WIRE_VERSION,

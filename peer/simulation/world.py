@@ -6,40 +6,26 @@ nothing to wait for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from peer.faults.table import Fault, Kind
 from peer.simulation.agenda import Agenda
 from peer.simulation.coordinator_host import CoordinatorHost
 from peer.simulation.peer_host import Begin, PeerHost
+from peer.simulation.routes import Routes
+from peer.simulation.script import Script, Stuck
 from peer.simulation.timing import Timing, TimingTable
 from peer.simulation.trouble import Moment, Trouble
-from protocol.errors import KinfolkError
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
 
-__all__ = ["Script", "Stuck", "World"]
-
+__all__ = ["World"]
 
 _STARTED_AGAIN = {Kind.KILL, Kind.RELAY_DOWN}  # when they end
 _STARTS = {Kind.JOIN, Kind.RESTART, Kind.RELAY_UP}  # when they begin
 EVENTS_BETWEEN_SHOWS = 500
 RETRY_S = 1.0  # between two attempts to connect, or to go on with a pull
 GIVE_UP_S = 60.0  # on a pull of which nothing comes, as a real puller does
-
-
-class Stuck(KinfolkError):  # noqa: N818 - what it is, not what was raised
-    """Somebody waits for something that nobody will ever do: a bug of a machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """What goes wrong in a world, and what it needs for that."""
-
-    faults: tuple[Fault, ...] = ()
-    reborn: Callable[[PeerId], PeerHost] | None = None  # makes a host that starts late, or again
-    relays: tuple[PeerId, ...] = ()  # names of all relays
 
 
 class World:
@@ -55,7 +41,7 @@ class World:
         timing: Timing,
         relays: int = 0,
         timings: TimingTable | None = None,
-        script: "Script | None" = None,
+        script: Script | None = None,
     ) -> None:
         """Make an empty world with a coordinator.
 
@@ -73,9 +59,7 @@ class World:
         self.timing = timing
         self.timings = timings if timings is not None else TimingTable(default=timing)
         self._hosts: dict[PeerId, PeerHost] = {}
-        self._num_started = 0  # processes
-        self._routes: dict[bytes, PeerHost] = {}  # of each process to the coordinator: its own
-        self._route_of: dict[PeerId, bytes] = {}  # of the newest process of each name
+        self._routes = Routes()
         script = script if script is not None else Script()
         self._trouble = Trouble(script.faults, seed=seed)
         self._reborn = script.reborn
@@ -111,10 +95,7 @@ class World:
     def add(self, host: PeerHost) -> None:
         """Let a peer start now."""
         self._hosts[host.me] = host
-        self._routes.pop(self._route_of.get(host.me, b""), None)
-        self._num_started += 1
-        self._route_of[host.me] = route = f"{host.me}/{self._num_started}".encode()
-        self._routes[route] = host
+        self._routes.open(host)
         self.later(0.0, host.start)
         self.later(self.timing.latency_s, lambda: self._connect_coordinator(host))
 
@@ -178,7 +159,7 @@ class World:
             )
 
     def to_coordinator(self, me: PeerId, header: bytes) -> None:
-        route = self._route_of[me]
+        route = self._routes.of(me)
         self.later(self.timing.latency_s, lambda: self.coordinator.receive(route, me, header))
 
     def opened(self, me: PeerId) -> None:
@@ -334,9 +315,9 @@ class World:
             self._tell(host.me, lambda h: h.feed(h.node.coordinator_connected(self.now_s())))
 
     def _from_coordinator(self, route: bytes, header: bytes) -> bool:
-        """Send on the connection of one process; False when it broke, because that was killed."""
-        host = self._routes.get(route)
-        if host is None or host.was_killed:
+        """Send on the connection of one process; False when it is broken."""
+        host = self._routes.holder(route)
+        if host is None:
             return False
 
         def arrived() -> None:
@@ -417,14 +398,10 @@ class World:
         match fault.kind:
             case Kind.KILL | Kind.RELAY_DOWN:
                 self._kill(name)
-            case Kind.RELAY_UP:
+            case Kind.RELAY_UP | Kind.RESTART | Kind.JOIN:
+                if fault.kind is Kind.RESTART:
+                    self._kill(name)
                 self._to_come += 1 if fault.span.in_rounds else 0
-                self._start(name)
-            case Kind.RESTART:
-                self._kill(name)
-                self._to_come += 1 if fault.span.in_rounds else 0
-                self._start(name)
-            case Kind.JOIN:
                 self._start(name)
             case Kind.LEAVE:
                 reason = "left, as the faults say"

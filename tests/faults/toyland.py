@@ -20,7 +20,7 @@ from peer.chronicle import Chronicle
 from peer.data import ShardFacts, shard_facts
 from peer.display import Silence
 from peer.exchange import Origin, read_contribution, sections_of
-from peer.faults.plan import draw
+from peer.faults.plan import agreed, draw
 from peer.faults.reading import read_faults
 from peer.faults.table import Fault, late_names
 from peer.ledger import EVENTS, Event, read_events
@@ -30,12 +30,13 @@ from peer.node import Node, Plan
 from peer.options.fields import Value
 from peer.publishing import Shelving, remembered
 from peer.roles import Exchange, Role
-from peer.settings import complete
+from peer.settings import FAULTS, complete
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Pending
 from peer.simulation.peer_host import PeerHost
+from peer.simulation.script import Script
 from peer.simulation.timing import Timing
-from peer.simulation.world import Script, World
+from peer.simulation.world import World
 from peer.start import wishes_of
 from peer.work import (
     Command,
@@ -264,7 +265,7 @@ def _host(
     start: int,
 ) -> PeerHost:
     shard, facts = _shard()
-    wishes = wishes_of({}, facts)
+    wishes = wishes_of({FAULTS: agreed(faults)}, facts)
     coordinator = world.coordinator.join
     join = Join(
         version=WIRE_VERSION,

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from peer.experiment import Experiment, RelayTable, load_experiment
+from peer.experiment import METHOD_TABLES, OPTION_TABLES, Experiment, RelayTable, load_experiment
 from peer.options.attack import Attack
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
+from protocol.manifest import RUN_SECTIONS
 
 DATA = '[data]\nshards = "shards"\n'
 
@@ -174,3 +175,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         load_experiment(tmp_path / "none.toml")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load_experiment(tmp_path)
+
+
+def test_a_coordinator_takes_every_table_of_the_run_that_an_experiment_may_have() -> None:
+    assert {*METHOD_TABLES, *OPTION_TABLES, "run"} <= RUN_SECTIONS

@@ -96,6 +96,13 @@ def test_options_that_are_not_the_runs(lobby: Lobby, option: str) -> None:
     refused(process, f"{key}: you asked for {value}, the run has ")
 
 
+def test_faults_that_are_not_the_runs(lobby: Lobby, tmp_path: Path) -> None:
+    file = tmp_path / "faults.toml"
+    file.write_text('[[fault]]\nkind = "random"\nrate = 0.3\n')
+    process = lobby.host.type(*START, "--data=other", *LOOPBACK, f"--faults={file}")
+    refused(process, "faults: you asked for 1 in rounds (", "the run has none", "same file with --")
+
+
 def test_images_of_another_shape_than_the_others(lobby: Lobby) -> None:
     process = lobby.host.type(*START, "--data=wide", *LOOPBACK)
     refused(process, "data.input: you asked for 1x8x9, the run has 1x8x8")

@@ -97,6 +97,7 @@ OPTIONS = {
     "--solver=fedprx": ("there is no solver 'fedprx'", "fedprox"),
     "--aggregator=scaffold": ("aggregator = scaffold needs one start point",),
     "--model=lenet6": ("lenet6", "lenet5"),
+    "--option=faults=none": ("faults is no option", "--faults"),
     "--option=solver.lrr=1": ("solver.lrr", "solver.lr"),
     "--option=pace.qourum=1": ("there is no option 'pace.qourum'", "pace.quorum"),
     "--option=solver.lr=-1": ("solver.lr", "-1"),

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from peer.faults.plan import FaultPlan, draw
+from peer.faults.plan import FaultPlan, agreed, draw
 from peer.faults.reading import read_faults
 
 NAMES = [f"p{number}" for number in range(200)]
@@ -131,3 +131,64 @@ def test_as_many_results_are_kept_as_a_cut_lets_others_run_ahead() -> None:
     assert made.results_kept("a", "bc", 40) == 5
     assert made.results_kept("b", "c", 40) == 2
     assert plan(PARTITION).results_kept("a", "b", 40) == 16
+
+
+# -- what all nodes must have alike ---------------------------------------------------------------
+
+BY_NUMBER = '[[fault]]\nkind = "random"\nrate = 0.3\n'
+IN_SECONDS = '[[fault]]\nkind = "delay"\nat_s = 3\nseconds = 0.5\n'
+
+
+def alike(text: str) -> str:
+    return agreed(read_faults(tomllib.loads(text).get("fault", [])))
+
+
+def test_nodes_with_the_same_plan_agree_however_their_files_are_written() -> None:
+    until = PARTITION + "until_round = 6\n"
+    turned = until.replace('[["a"], ["b", "c"]]', '[["c", "b"], ["a"]]')
+    healed = PARTITION + '[[fault]]\nkind = "heal"\nat_round = 6\n'
+    assert alike(until) == alike(turned) == alike(healed)
+    assert alike(until).startswith("1 in rounds (")
+    join = '[[fault]]\nkind = "join"\nat_round = 3\n'
+    apart = f'{join}peer = "b"\n{join}peer = "a"\n'
+    assert alike(f'{join}peers = ["a", "b"]\n') == alike(apart)
+    assert alike(apart).startswith("2 in rounds (")
+
+
+def test_nodes_need_not_agree_about_what_befalls_messages_and_processes() -> None:
+    kill = '[[fault]]\nkind = "kill"\nat_round = 3\npeer = "a"\n'
+    assert alike("") == alike(IN_SECONDS) == alike(kill) == "none"
+    assert alike(PARTITION) == alike(PARTITION + IN_SECONDS + kill)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "",
+        BY_NUMBER,
+        PARTITION.replace("3", "4"),
+        PARTITION + "until_round = 6",
+        PARTITION.replace('"b", "c"', '"b"'),
+        PARTITION + BY_NUMBER,
+    ],
+)
+def test_nodes_with_another_plan_do_not_agree(other: str) -> None:
+    assert alike(other) != alike(PARTITION)
+
+
+def test_what_is_drawn_depends_on_the_place_of_its_table() -> None:
+    assert alike(BY_NUMBER) != alike(IN_SECONDS + BY_NUMBER)
+    first, second = plan(BY_NUMBER), plan(IN_SECONDS + BY_NUMBER)
+    drawn = [[bool(made.absence("a", r)) for r in range(1, 40)] for made in (first, second)]
+    assert drawn[0] != drawn[1]
+
+
+def test_links_one_by_one_tell_plans_apart() -> None:
+    loss = '[[fault]]\nkind = "loss"\nat_round = 1\nrate = 0.5\n'
+    texts = [
+        "",
+        'links = [["a", "b"]]',
+        'links = [["b", "a"]]',
+        'links = [["a", "b"]]\none_way = true',
+    ]
+    assert len({alike(loss + text) for text in texts}) == 4

@@ -1,0 +1,29 @@
+"""The connections of simulated processes to the coordinator: each has one of its own."""
+
+from peer.simulation.peer_host import PeerHost
+from protocol.ids import PeerId
+
+__all__ = ["Routes"]
+
+
+class Routes:
+    def __init__(self) -> None:
+        self._num_opened = 0
+        self._hosts: dict[bytes, PeerHost] = {}
+        self._newest: dict[PeerId, bytes] = {}
+
+    def open(self, host: PeerHost) -> None:
+        """Give a process that starts a connection; that of an earlier one of its name is gone."""
+        self._hosts.pop(self._newest.get(host.me, b""), None)
+        self._num_opened += 1
+        self._newest[host.me] = route = f"{host.me}/{self._num_opened}".encode()
+        self._hosts[route] = host
+
+    def of(self, name: PeerId) -> bytes:
+        """The connection of the newest process of this name."""
+        return self._newest[name]
+
+    def holder(self, route: bytes) -> PeerHost | None:
+        """Who is at its other end; None when it broke, because that process was killed."""
+        host = self._hosts.get(route)
+        return None if host is None or host.was_killed else host
