@@ -150,13 +150,18 @@ class Node:
         return self._link(name, lambda link: link.disconnected(now_s), now_s)
 
     def link_said(self, name: PeerId, header: bytes, now_s: float) -> tuple[Act, ...]:
+        breach = ""
+
         def hear(link: links.Link) -> tuple[links.Effect, ...]:
+            nonlocal breach
             try:
                 return link.receive(PEER.decode(header), now_s)
             except RemoteProtocolError as error:
-                return link.fail(str(error), now_s)
+                breach = str(error)
+                return link.fail(breach, now_s)
 
-        return self._link(name, hear, now_s)
+        acts = self._link(name, hear, now_s)
+        return (Happened("misbehaved", name, breach), *acts) if breach else acts
 
     def peer_done(self, name: PeerId, now_s: float) -> tuple[Act, ...]:
         """The server heard that this peer needs nothing more of us."""
@@ -412,8 +417,8 @@ class Node:
         try:
             effects = self._membership.overhear(signed)
         except RemoteProtocolError as error:
-            reason = str(error)
-            return self._link(name, lambda link: link.fail(reason, now_s), now_s)
+            told = Happened("misbehaved", name, reason := str(error))
+            return (told, *self._link(name, lambda link: link.fail(reason, now_s), now_s))
         acts = self._join(effects, now_s)
         if self.view is before or self.view is None:
             return acts
@@ -511,7 +516,7 @@ def _heard(
                 return down(name, reason, now_s)
             case links.Waiting(not_yet):
                 return machine.waiting(name, not_yet, now_s)
-            case links.Answered(_, manifest, digest, _):
+            case links.Answered(_, manifest, digest):
                 return machine.answered(name, manifest, digest, now_s)
             case links.Refused(reason):
                 return machine.refused(name, reason, now_s)

@@ -7,7 +7,7 @@ into the node.
 
 import logging
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,7 +125,7 @@ class Runtime:
         self._scribe: Scribe | None = None
         self._unkept = 0  # finished rounds on their way into the journal
         self._held: Publish | None = None  # waits for them
-        self._refusals = Refusals(refuse=self._server.refuse, tell=self._chronicle.happened)
+        self._refusals = Refusals(refuse=self._refuse, tell=self._chronicle.happened)
         self._past = Past()  # where an earlier process of this peer was
         self._open = ExitStack()
         self._directory = Path()
@@ -318,6 +318,9 @@ class Runtime:
     def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
         self._server.publish(snapshot, round_no)
         self._puller.hold(snapshot)
+
+    def _refuse(self, keys: Iterable[bytes]) -> None:
+        self._server.refuse(keys)
 
     def _dial(self, name: PeerId, address: str, key: bytes) -> None:
         self._hang_up(name)

@@ -242,8 +242,7 @@ class Link:
         if not signed_snapshot(self._sign_key, name, offer.signature):
             raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
         self._asked = None
-        answered = Answered(offer.round_no, manifest, name, offer.signature)
-        return answered, *self._wake_at()
+        return Answered(offer.round_no, manifest, name), *self._wake_at()
 
     def _check(self, manifest: SnapshotManifest, offer: Offer) -> None:
         for line, seen, due in (

@@ -51,12 +51,14 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The question is closed. The manifest is theirs, signed, of our run and schema."""
+    """The question is closed. The manifest is theirs, signed by them, of our run and schema.
+
+    Whoever then hands over the bytes of a tensor, they count by the digest that stands in it.
+    """
 
     round_no: int  # asked or newer
     manifest: SnapshotManifest
     digest: bytes  # of the encoded manifest: the name of the snapshot
-    signature: bytes  # of the manifest's sender, for whoever gets it from a third peer
 
 
 @dataclass(frozen=True, slots=True)

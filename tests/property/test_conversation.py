@@ -108,7 +108,7 @@ class World:
                     assert at_s > self.now_s
                     self._wake_s = at_s
                     self._later(at_s - self.now_s, "wake", at_s)
-                case links.Answered(round_no, _, digest, _):
+                case links.Answered(round_no, _, digest):
                     assert digest == name_of(round_no)
                     self.told.append(effect)
                     done = round_no >= ROUNDS
