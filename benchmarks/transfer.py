@@ -214,10 +214,10 @@ class Field:
                 ("grpc-bare-stream", GrpcStream()),
                 ("grpc-bare-unary", GrpcUnary()),
                 ("grpc-stream", GrpcStream(is_protobuf=True)),
-                ("grpc-unary", GrpcUnary(is_protobuf=True)),
                 ("grpc-unary-weights", GrpcWeights(shapes=shapes)),
             ]
             if not short:
+                ways.append(("grpc-unary", GrpcUnary(is_protobuf=True)))
                 ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
         return [Case(name, way, self.num_bytes, readers) for name, way in ways]
 
@@ -299,7 +299,7 @@ def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
                 8.0,
             ),
         ]
-        for way in ("grpc-bare-stream", "grpc-bare-unary", "grpc-unary"):  # to be read beside them
+        for way in ("grpc-bare-stream", "grpc-bare-unary"):  # to be read beside them
             line = {
                 "ratio": f"CURVE, of {way}",
                 "found": round(ratio(found, other=way, **curve), 3),
