@@ -110,6 +110,7 @@ class Directory:
         self._expiry_s = {e.name: now_s + lease_s for e in book.entries.values() if not _is_out(e)}
         self._sessions = Sessions(remembered=MAX_DISPLACED)
         self._gate = Gate()
+        self._admitted: Admitted | None = None  # the newest: the same one goes to many
         self._saved_at_s = now_s
         self._hints_changed = False
 
@@ -302,7 +303,7 @@ class Directory:
             return
         try:
             signed = showing.take(part)
-            view = open_view(signed, self._sign_key) if signed is not None else None
+            view = open_view(signed, self._sign_key).view if signed is not None else None
         except RemoteProtocolError as error:
             self._showings.discard(route)
             self._gate.drop("garbage", key, str(error))
@@ -461,7 +462,9 @@ class Directory:
             lease_s=self._lease_s,
             view=self._bulletin.sealed(),
         )
-        return Reply(session.route, message)
+        if self._admitted is None or self._admitted != message:
+            self._admitted = message
+        return Reply(session.route, self._admitted)
 
     def _refuse(self, route: bytes, name: str, reason: str) -> Effect:
         self._gate.refused(name, reason)

@@ -18,6 +18,7 @@ __all__ = [
     "Name",
     "Nats",
     "Range",
+    "Recurs",
     "RoundNo",
     "RunKey",
     "Scalar",
@@ -44,6 +45,13 @@ class Size:
 
     low: int
     high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recurs:
+    """Most items of a list were in the one before: so many are remembered, both ways."""
+
+    kept: int
 
 
 Scalar: TypeAlias = bool | int | float | str  # one option's value; a str has at most 500 characters

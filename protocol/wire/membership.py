@@ -358,7 +358,8 @@ class Membership:
         Two views of one epoch are the work of two coordinators with one key. All who hear of both
         take the one whose bytes are greater, so that they agree until there is a newer one.
         """
-        view = open_view(signed, self._sign_key)
+        opened = open_view(signed, self._sign_key)
+        view, signed = opened.view, opened.signed
         if view.run != (run or self._run):
             raise RemoteProtocolError("a view of another run")
         told: list[Effect] = []

@@ -19,6 +19,7 @@ from protocol.wire.fields import (
     Name,
     Nats,
     Range,
+    Recurs,
     RoundNo,
     RunKey,
     Scalar,
@@ -175,7 +176,9 @@ class View:
     founding: Annotated[
         tuple[Name, ...], Size(0, MAX_MEMBERS)
     ]  # round 1's roster; empty in the lobby
-    members: Annotated[tuple[Member, ...], Size(0, MAX_MEMBERS)]  # sorted by name
+    members: Annotated[
+        tuple[Member, ...], Size(0, MAX_MEMBERS), Recurs(2 * MAX_MEMBERS)
+    ]  # sorted by name
     settled: bool = False  # whether `options` is the whole manifest
     options: Annotated[tuple[Option, ...], Size(0, MAX_OPTIONS)] = ()
     schema: Annotated[bytes, Size(0, 32)] = b""  # of what is shared; empty until a peer is ready

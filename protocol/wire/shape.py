@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Final, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -17,7 +17,7 @@ from msgpack import Unpacker, packb  # type: ignore[import-untyped] # it ships n
 from msgpack.exceptions import UnpackException  # type: ignore[import-untyped] # nor here
 
 from protocol.errors import LocalProtocolError
-from protocol.wire.fields import Range, Size
+from protocol.wire.fields import Range, Recurs, Size
 
 __all__ = ["Bad", "Cursor", "Shape", "pack", "shape_of"]
 
@@ -74,6 +74,15 @@ class Cursor:
             return self._unpacker.unpack()
         except (UnpackException, ValueError) as error:  # ValueError: bytes that are no UTF-8
             raise Bad(f"no plain value at byte {at}") from error
+
+    def whole(self) -> bytes:
+        """The bytes of the value that begins here, whatever it is; the next one follows."""
+        at = self._unpacker.tell()
+        try:
+            self._unpacker.skip()  # makes nothing of it, so that no length that is claimed counts
+        except (UnpackException, ValueError) as error:
+            raise Bad(f"no value at byte {at}") from error
+        return bytes(self._data[at : self._unpacker.tell()])
 
     def end(self) -> None:
         if self._unpacker.tell() != len(self._data):
@@ -153,6 +162,38 @@ class _Items:
         return [self._item.plain(item) for item in value]
 
 
+class _Recurring:
+    """A dataclass of which mostly the same ones come again: read once, written once.
+
+    Equal bytes give the same object, so that any number of lists share what they have in common.
+    """
+
+    def __init__(self, shape: "Shape", kept: int) -> None:
+        self._shape = shape
+        self._kept = kept
+        self._read = lru_cache(maxsize=kept)(self._read_anew)
+        self._written: dict[int, tuple[object, object]] = {}  # by id: the value, and itself plain
+
+    def take(self, cursor: Cursor) -> object:
+        return self._read(cursor.whole())
+
+    def _read_anew(self, data: bytes) -> object:
+        cursor = Cursor(data)
+        value = self._shape.take(cursor)
+        cursor.end()
+        return value
+
+    def plain(self, value: object) -> object:
+        known = self._written.get(id(value))
+        if known is not None and known[0] is value:
+            return known[1]
+        plain = self._shape.plain(value)
+        if len(self._written) >= self._kept:
+            self._written.clear()
+        self._written[id(value)] = (value, plain)
+        return plain
+
+
 class Shape:
     """A frozen dataclass: an array of its fields, in their order."""
 
@@ -212,7 +253,7 @@ def _kind(hint: object) -> _Kind:
     if get_origin(base) is tuple:
         match get_args(base), limit:
             case (item, last), Size() if last is Ellipsis:
-                return _Items(_kind(item), limit)
+                return _Items(_item(item, hint), limit)
             case _:
                 raise Bad("must be Annotated[tuple[..., ...], Size(low, high)]")
     if isinstance(base, type) and issubclass(base, StrEnum):
@@ -221,6 +262,12 @@ def _kind(hint: object) -> _Kind:
         return shape_of(base)
     is_union = get_origin(base) in (Union, UnionType)
     return _Scalars(dict(_check_of(part) for part in (get_args(base) if is_union else (hint,))))
+
+
+def _item(item: object, of: object) -> _Kind:
+    kind = _kind(item)
+    recurs = next((mark for mark in get_args(of) if isinstance(mark, Recurs)), None)
+    return kind if recurs is None or not isinstance(kind, Shape) else _Recurring(kind, recurs.kept)
 
 
 def _split(hint: object) -> tuple[object, Range | Size | None]:

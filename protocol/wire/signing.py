@@ -3,6 +3,7 @@
 A signature covers a purpose and the bytes, so that one made for a view is worth nothing elsewhere.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
@@ -14,6 +15,7 @@ from protocol.wire.codec import decode_document, encode_document
 from protocol.wire.messages import SignedView, View
 
 __all__ = [
+    "OpenedView",
     "Purpose",
     "new_sign_secret",
     "open_view",
@@ -77,15 +79,28 @@ def seal_view(view: View, secret: bytes) -> SignedView:
     return SignedView(body, sign(secret, Purpose.VIEW, body))
 
 
-@lru_cache(
-    maxsize=4
-)  # the same view reaches a node by several ways, and many nodes of a simulation
-def open_view(signed: SignedView, public: bytes) -> View:
+@dataclass(frozen=True, slots=True)
+class OpenedView:
+    """A view that was believed."""
+
+    view: View
+    signed: SignedView  # the same, to be passed on
+
+
+def open_view(signed: SignedView, public: bytes) -> OpenedView:
     """Read a view if the holder of `public` signed it.
+
+    The same view reaches a node by several ways, and many nodes of a simulation: it is read once,
+    and all are given the same two objects, however many copies came.
 
     Raises:
         RemoteProtocolError: the signature does not fit, or the view is malformed.
     """
+    return _open_view(signed, public)
+
+
+@lru_cache(maxsize=4)
+def _open_view(signed: SignedView, public: bytes) -> OpenedView:
     if not verify(public, Purpose.VIEW, signed.body, signed.signature):
         raise RemoteProtocolError("the view is not signed by the run's coordinator")
-    return decode_document(View, signed.body)
+    return OpenedView(decode_document(View, signed.body), signed)

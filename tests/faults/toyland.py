@@ -66,7 +66,7 @@ from protocol.wire.messages import WIRE_VERSION, Join, Option
 from protocol.wire.signing import sign_public
 from tests.unit.training.classroom import write_digits
 
-__all__ = ["NAMES", "Story", "tell"]
+__all__ = ["NAMES", "Story", "crowd", "tell"]
 
 NAMES = tuple(map(PeerId, "abcdef"))
 POISONER = PeerId("f")  # every third of its results is not a number
@@ -254,6 +254,22 @@ def tell(folder: Path, text: str, seed: int, *, rounds: int = 8, **options: Valu
         transcript={name: path.read_bytes() for name, path in paths.items()},
         refused=engine.refused,
     )
+
+
+def crowd(folder: Path, num_peers: int, *, rounds: int = 1) -> World:
+    """A world of so many peers without faults, before its first instant."""
+    whole = complete({"run.rounds": rounds, "run.topology": "k-regular:4", "method": "gossip"})
+    world = World(
+        run_name="crowd",
+        founders=num_peers,
+        options=Manifest({key: whole[key] for key in ("run.rounds", "run.topology", "method")}),
+        seed=0,
+        timing=TIMING,
+    )
+    engine = ToyEngine(0)
+    for number in range(num_peers):
+        world.add(_host(folder, PeerId(f"p{number:03d}"), world, engine, (), 1))
+    return world
 
 
 def _host(

@@ -200,7 +200,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     def shown(self, route: bytes, message: CoordinatorMessage) -> None:
         signed = message.view if isinstance(message, Admitted) else message
         if isinstance(signed, SignedView):
-            view = open_view(signed, sign_public(SECRET))
+            view = open_view(signed, sign_public(SECRET)).view
             assert order(view) >= self.epochs.get(route, (0, 0))
             self.epochs[route] = order(view)
 

@@ -135,7 +135,7 @@ def test_a_signature_is_worth_something_for_its_purpose_its_bytes_and_its_key() 
 def test_a_view_is_read_back_by_who_knows_the_coordinators_key() -> None:
     ours = new_identity()
     view = View(b"r" * 16, "run", Epoch(1, 2), 2, (), ())
-    assert open_view(seal_view(view, ours.sign_secret), ours.sign_public) == view
+    assert open_view(seal_view(view, ours.sign_secret), ours.sign_public).view == view
 
 
 # -- the person's folder -----------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_a_node_with_the_token_is_admitted_with_the_view() -> None:
     assert effects[0] == Save()  # before any answer leaves
     admitted = admission(effects, A)
     assert (admitted.run, admitted.settled, admitted.lease_s) == (RUN, False, LEASE_S)
-    view = open_view(admitted.view, SIGN_KEY)
+    view = open_view(admitted.view, SIGN_KEY).view
     assert [(m.name, m.state, m.curve_key) for m in view.members] == [("a", "joining", A.key)]
 
 

@@ -170,7 +170,9 @@ def admission(effects: tuple[Effect, ...], node: Node) -> Admitted:
 
 def shown(effects: tuple[Effect, ...], node: Node) -> View:
     """The one view that was pushed to a node."""
-    (view,) = [open_view(m, SIGN_KEY) for m in answers(effects, node) if isinstance(m, SignedView)]
+    (view,) = [
+        open_view(m, SIGN_KEY).view for m in answers(effects, node) if isinstance(m, SignedView)
+    ]
     return view
 
 

@@ -131,7 +131,7 @@ def test_two_views_of_one_epoch_are_told_and_all_settle_on_the_same() -> None:
     told = [(None, f"two coordinators with one key: two views of epoch 1.{one.epoch.counter}")]
     assert a.heard("split-view") == b.heard("split-view") == told
     greater = max(signed, key=lambda view: view.body)
-    assert a.node.view == b.node.view == open_view(greater, sign_public(SECRET))
+    assert a.node.view == b.node.view == open_view(greater, sign_public(SECRET)).view
     newer = replace(one, epoch=replace(one.epoch, counter=one.epoch.counter + 1))
     for dweller in (a, b):
         passed_to(dweller, seal_view(newer, SECRET))

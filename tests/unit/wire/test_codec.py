@@ -16,7 +16,7 @@ from protocol.wire.codec import (
     decode_document,
     encode_document,
 )
-from protocol.wire.fields import Range, Scalar, Size, as_text
+from protocol.wire.fields import Range, Recurs, Scalar, Size, as_text
 from protocol.wire.messages import (
     MAX_REQUEST_BYTES,
     Ask,
@@ -66,6 +66,12 @@ class Outer:
     maybe: Annotated[float, Range(0.0, 1.0)] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    inner: Annotated[tuple[Inner, ...], Size(0, 3), Recurs(2)]
+
+
+CROWD: Codec[Crowd] = Codec({1: Crowd}, max_bytes=5000)
 TOY: Codec[Outer] = Codec({1: Outer}, max_bytes=1000)
 
 
@@ -184,6 +190,43 @@ def test_nested_classes_choices_and_what_may_be_missing_survive() -> None:
 def test_a_part_out_of_bounds_refuses_the_whole(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="bad Outer"):
         TOY.decode(data)
+
+
+def test_items_that_recur_are_the_same_objects_in_every_list() -> None:
+    first, second = (CROWD.decode(wire(1, [["a"], [n]])) for n in (1, 2))
+    assert first.inner[0] is second.inner[0]
+    assert first == Crowd((Inner("a"), Inner(1)))
+    assert second == Crowd((Inner("a"), Inner(2)))
+
+
+def test_items_that_recur_keep_their_types_apart() -> None:
+    for value in (1, True, 1.0, 1, True):  # equal to Python, and three different things here
+        message = Crowd((Inner(value),))
+        assert CROWD.encode(message) == wire(1, [[value]])
+        assert type(CROWD.decode(CROWD.encode(message)).inner[0].value) is type(value)
+
+
+@pytest.mark.parametrize("again", range(2))  # what was refused once is refused again
+@pytest.mark.parametrize(
+    "data",
+    [
+        wire(1, [["a"], [[]]]),
+        wire(1, [["a"], [{}]]),
+        wire(1, [["a"], ["b", "c"]]),
+        wire(1, [["a"], "b"]),
+        wire(1, [["a"] * 4]),
+        wire(1, [["a"]] * 4),
+        wire(1, [["a"], ["b"]])[:-1],
+        wire(1, [["a"]]) + b"\x01",
+        b"\x92\x01\x92\x91\xa1a\xdb\xff\xff\xff\xff",  # a string of 4 GB
+        b"\x92\x01\x92\x91\xa1a\xdd\xff\xff\xff\xff",  # an array of 4,294,967,295 items
+        b"\x92\x01\x91" + b"\x91" * 4000 + b"\x01",  # nested deeper than any parser goes
+        b"\x92\x01\x92\x91\xa1a\xc1",  # a lead byte that msgpack leaves unused
+    ],
+)
+def test_an_item_that_recurs_is_checked_like_any(data: bytes, again: int) -> None:
+    with pytest.raises(RemoteProtocolError, match="bad Crowd"):
+        CROWD.decode(data)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""What many simulated peers have in common is there once, however many they are."""
+
+from pathlib import Path
+
+import pytest
+
+from peer.machine import Phase
+from peer.simulation.world import World
+from tests.faults.toyland import crowd
+
+STATES = 2  # joining and ready: nobody is lost or leaves before round 1
+
+
+def play_until_all(world: World, phase: Phase) -> None:
+    """Step until every peer has come so far at least once."""
+    waiting = set(world.hosts)
+    while waiting and world.step():
+        waiting = {n for n in waiting if world.hosts[n].node.phase != phase.value}
+    assert not waiting
+
+
+@pytest.mark.parametrize("num_peers", [20, 60])
+def test_all_peers_hold_one_view(tmp_path: Path, num_peers: int) -> None:
+    world = crowd(tmp_path, num_peers)
+    play_until_all(world, Phase.MIX)
+    hosts = world.hosts.values()
+    views = {id(host.node.view) for host in hosts}
+    signed = {id(host.node._signed) for host in hosts}
+    signed |= {id(host.node._membership._signed) for host in hosts}
+    signed |= {id(view[1]) for host in hosts if (view := host._view) is not None}
+    assert len(views) == len(signed) == 1
+
+
+@pytest.mark.parametrize("num_peers", [20, 60])
+def test_views_of_the_lobby_share_their_members(tmp_path: Path, num_peers: int) -> None:
+    world = crowd(tmp_path, num_peers)
+    held = set()
+    while any(host.node.view is None for host in world.hosts.values()):
+        assert world.step()
+    views = {id(v): v for host in world.hosts.values() if (v := host.node.view) is not None}
+    held = {id(member) for view in views.values() for member in view.members}
+    assert len(views) > num_peers // 2, "each is given the view of its own instant"
+    assert len(held) <= STATES * num_peers
+    assert sum(len(view.members) for view in views.values()) > 5 * len(held)
