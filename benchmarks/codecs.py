@@ -1,11 +1,14 @@
 """What each codec costs in accuracy and saves in bytes: one JSON line each.
 
-    python benchmarks/codecs.py [--seeds 3] [--rounds 8]     about a minute for each of them
+    python benchmarks/codecs.py [--seeds 3] [--rounds 8] [--codec topk] [--topk 0.1]
+
+About a minute for each codec and seed.
 
 Simulates the demo (eight peers, three kinds of digits, two camps, lenet5, method kinfolk) with each
 codec and each seed; all codecs of a seed see the same shards and the same initial model. Accuracy
 is that of the models that the peers serve, on their own test splits, averaged over the peers; its
-spread is the standard deviation over the seeds. Bytes are those of one peer's result.
+spread is the standard deviation over the seeds. Bytes are those that bring one peer's result of the
+last round to one other; of the codecs that send steps, the first result comes whole.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from pathlib import Path
 
 from peer.ledger import EVENTS, read_events
 from protocol.codecs import CODECS
+from protocol.steps import STEPS
 
 EXPERIMENT = """
 [run]
@@ -34,6 +38,7 @@ name = "lenet5"
 quorum = 1.0
 [share]
 codec = "{codec}"
+topk = {topk}
 [data]
 make = ["mnist", "mnistm", "synthdigits"]
 peers = 8
@@ -46,37 +51,51 @@ synth_per_class = 250
 """
 
 
-def play(folder: Path, codec: str, seed: int, rounds: int) -> tuple[float, float]:
-    """Mean accuracy of the served models after the last round, and bytes of one result."""
+def play(
+    folder: Path, codec: str, seed: int, rounds: int, topk: float
+) -> tuple[float, float, float]:
+    """Accuracy of what is served in the end; bytes of a result in the last round, and the first."""
     file = folder / f"{codec}-{seed}.toml"
-    file.write_text(EXPERIMENT.format(seed=seed, rounds=rounds, codec=codec))
+    file.write_text(EXPERIMENT.format(seed=seed, rounds=rounds, codec=codec, topk=topk))
     run = folder / f"{codec}-{seed}"
     command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(run)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
     if done.returncode != 0:
         raise SystemExit(done.stderr)
-    accuracies, sizes = [], []
+    accuracies, last, first = [], [], []
     for path in sorted(run.glob(f"*/{EVENTS}")):
-        last = [event.fields for event in read_events(path) if event.name == "round"][-1]
-        own, pulled = last["own"], last["pulled"]
-        if not isinstance(own, dict) or not isinstance(pulled, dict):
+        told = [event.fields for event in read_events(path) if event.name == "round"]
+        own = told[-1]["own"]
+        if not isinstance(own, dict):
             raise SystemExit(f"{path} has no score of its last round")
         accuracies.append(float(own["test_accuracy"]))
-        sizes += [int(num_bytes) for num_bytes in pulled.values()]
-    return statistics.fmean(accuracies), statistics.fmean(sizes)
+        last += _sizes(told[-1]["pulled"])
+        first += _sizes(told[1]["pulled"])  # round 2 asks for the results of round 1
+    return statistics.fmean(accuracies), statistics.fmean(last), statistics.fmean(first)
+
+
+def _sizes(pulled: object) -> list[int]:
+    """What came from each neighbour in one round."""
+    if not isinstance(pulled, dict):
+        raise SystemExit("a round that tells nothing of what was pulled")
+    return [int(num_bytes) for num_bytes in pulled.values()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--codec", choices=list(CODECS), help="only this one")
+    codecs = [*CODECS, *STEPS]
+    parser.add_argument("--codec", choices=codecs, help="only this one")
+    parser.add_argument("--topk", type=float, default=0.1, help="share that codec topk sends")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name in [args.codec] if args.codec else list(CODECS):
-            found = [play(Path(folder), name, seed, args.rounds) for seed in range(args.seeds)]
-            accuracies = [accuracy for accuracy, _ in found]
-            codec = CODECS[name]
+        for name in [args.codec] if args.codec else codecs:
+            found = [
+                play(Path(folder), name, seed, args.rounds, args.topk) for seed in range(args.seeds)
+            ]
+            accuracies = [accuracy for accuracy, _, _ in found]
+            codec = CODECS.get(name)
             line = {
                 "codec": name,
                 "rounds": args.rounds,
@@ -84,8 +103,11 @@ def main() -> None:
                 "mean": round(statistics.fmean(accuracies), 4),
                 "spread": round(statistics.stdev(accuracies), 4) if args.seeds > 1 else None,
                 "result_bytes": round(found[0][1]),
-                "error": codec.error if codec is not None else "none",
+                "first_bytes": round(found[0][2]),
+                "error": codec.error if codec is not None else STEPS.get(name, "none"),
             }
+            if name == "topk":
+                line["topk"] = args.topk
             print(json.dumps(line), flush=True)
 
 

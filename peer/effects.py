@@ -9,6 +9,7 @@ from peer.record import RoundRecord
 from peer.settings import Settings
 from peer.work import AloneDone, Command, Prepared, SnapshotRef
 from protocol.ids import PeerId
+from protocol.wire.link_effects import Step
 from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
 from protocol.wire.shelf import SNAPSHOTS_KEPT
 
@@ -26,6 +27,7 @@ __all__ = [
     "Keep",
     "Lobby",
     "Members",
+    "Onward",
     "Open",
     "Order",
     "Over",
@@ -47,6 +49,15 @@ class Question:
     neighbour: PeerId
     round_no: int
     part: Part = Part.RESULT
+    holds: bytes = b""  # name of what is here of its results, for it to step from
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """What of a snapshot need not be pulled: a step leads there from one that is here."""
+
+    base: SnapshotRef
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,7 @@ class Fetch:
     manifest: SnapshotManifest
     digest: bytes
     slot: int
+    onward: Onward | None = None  # pull only the step, and carry it out
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ from peer.work import (
 from protocol.ids import PeerId
 from protocol.topology import Topology
 from protocol.wire.codec import decode_document
+from protocol.wire.link_effects import Step as StepOffered
 from protocol.wire.messages import NotYet, Part, SnapshotManifest, View
 
 __all__ = ["Machine", "Phase"]
@@ -218,9 +219,14 @@ class Machine:
         return (*self._life(neighbour, now_s), *self._settle(now_s))
 
     def answered(
-        self, name: PeerId, manifest: SnapshotManifest, digest: bytes, now_s: float
+        self,
+        name: PeerId,
+        manifest: SnapshotManifest,
+        digest: bytes,
+        now_s: float,
+        step: StepOffered | None = None,
     ) -> tuple[Effect, ...]:
-        """A neighbour has a result for us."""
+        """A neighbour has a result for us, and maybe a step to it from one that is here."""
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return ()
@@ -232,7 +238,8 @@ class Machine:
             return effects
         slot = STATE_SLOT if heals else neighbour.spare_slot()
         neighbour.pulling = Pulling(digest, manifest.round_no, slot)
-        return (*effects, Fetch(name, manifest, digest, slot), *self._settle(now_s))
+        fetch = Fetch(name, manifest, digest, slot, neighbour.onward(step))
+        return (*effects, fetch, *self._settle(now_s))
 
     def refused(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
         """A neighbour will not talk to us, or what it sent does not fit."""
@@ -477,10 +484,11 @@ class Machine:
     def _question(self, name: PeerId) -> Question:
         """Ask for the round that is wanted; whom nobody waits for, for any newer one."""
         part = Part.UPDATE if self._exchange is Exchange.UPDATES else Part.RESULT
-        if name != self._roster.unawaited and self._waits:
-            return Question(name, self._wanted, part)
-        held = self.neighbours[name].good
-        return Question(name, held.round_no + 1 if held is not None else 1, part)
+        neighbour, wanted = self.neighbours[name], self._wanted
+        holds = neighbour.holds if part is Part.RESULT else b""  # nothing else has steps
+        if name == self._roster.unawaited or not self._waits:
+            wanted = neighbour.good.round_no + 1 if neighbour.good is not None else 1
+        return Question(name, wanted, part, holds)
 
     def _waited_for(self) -> list[Neighbour]:
         asked = [self.neighbours[n] for n in self.asked if n != self._roster.unawaited]
@@ -723,7 +731,8 @@ class Machine:
 
 
 def _served(done: Published) -> tuple[Serve, ...]:
-    return tuple(Serve(ref, done.round_no) for ref in (done.snapshot, *done.more))
+    refs = (*done.more, done.snapshot)  # the result last: it is offered with the step to it
+    return tuple(Serve(ref, done.round_no) for ref in refs)
 
 
 def _digests(snapshot: SnapshotRef) -> dict[str, str]:

@@ -7,9 +7,11 @@ aborted pull never destroys the last good snapshot.
 import math
 from dataclasses import dataclass
 
+from peer.effects import Onward
 from peer.pace import Arrivals, Pace
 from peer.work import SnapshotRef
 from protocol.ids import PeerId
+from protocol.wire.link_effects import Step
 from protocol.wire.messages import NotYet
 
 __all__ = ["Held", "Neighbour", "Pulling"]
@@ -49,7 +51,7 @@ class Neighbour:
     news_s: float = -math.inf
     fault: str = ""  # why its newest result was refused in this round
     cut: str = ""  # why the plan of faults lets the exchange with it fail in this round
-    failures: int = 0  # of pulls in this round
+    failures: int = 0  # of pulls in this round: after one, no step is trusted to be enough
     arrivals: Arrivals | None = None
 
     def begin(self) -> None:
@@ -66,6 +68,17 @@ class Neighbour:
     def has(self, round_no: int) -> bool:
         """Is what it sent at least as new as `round_no`?"""
         return self.good is not None and self.good.round_no >= round_no
+
+    @property
+    def holds(self) -> bytes:
+        """Name of the result that it may step from; empty while it is to send a whole one."""
+        return self.good.snapshot.digest if self.good is not None and not self.failures else b""
+
+    def onward(self, step: Step | None) -> Onward | None:
+        """How to get by a step where it leads; None where it does not begin at what is here."""
+        if step is None or self.good is None or self.holds != step.manifest.base:
+            return None
+        return Onward(self.good.snapshot, step)
 
     def settled(self, round_no: int) -> bool:
         """Nothing more is to be expected of it in this COLLECT."""

@@ -105,7 +105,7 @@ class Node:
         self._dialled: dict[PeerId, tuple[str, bytes]] = {}
         self._linked: tuple[View | None, frozenset[PeerId]] = (None, frozenset())  # when dialled
         self._hello: Hello | None = None
-        self._coded = b""  # digest of the schema that coded results have
+        self._coded = self._stepped = b""  # digests of the schemas of coded results and of steps
         self._wakes: dict[str, float] = {}
         self._to_compare = ["sgd", "same"] if plan.alone else []
         self._ended = ""  # why the run ended for this peer; empty while it goes on
@@ -332,7 +332,7 @@ class Node:
         if self._run is None or self.settings is None:
             return ()
         settings = self.settings
-        self._coded = prepared.coded
+        self._coded, self._stepped = prepared.coded, prepared.stepped
         self._hello = Hello(WIRE_VERSION, self._run, self.plan.me, prepared.schema)
         faults = FaultPlan(self.plan.faults, seed=settings.run.seed)
         self.machine = Machine(
@@ -444,14 +444,13 @@ class Node:
                 continue
             self._dialled[name] = where
             if name not in self._links:
-                silence_s = self.machine.pace.silence_s
-                sign_key = member.sign_key  # bound to the name for the whole run
                 self._links[name] = links.Link(
                     self._hello,
                     neighbour=name,
-                    sign_key=sign_key,
+                    sign_key=member.sign_key,  # bound to the name for the whole run
                     coded=self._coded,
-                    silence_s=silence_s,
+                    stepped=self._stepped,
+                    silence_s=self.machine.pace.silence_s,
                 )
             acts.append(Dial(name, *where))
         return tuple(acts)
@@ -469,8 +468,8 @@ class Node:
 
     def _act(self, effect: Effect, now_s: float) -> tuple[Act, ...]:
         match effect:
-            case Question(name, round_no, part):
-                return self._link(name, lambda link: link.ask(round_no, now_s, part), now_s)
+            case Question(name, round_no, part, holds):
+                return self._link(name, lambda link: link.ask(round_no, now_s, part, holds), now_s)
             case Farewell(name):
                 return self._link(name, lambda link: link.finish(now_s), now_s)
             case WakeAt(at_s):
@@ -516,8 +515,8 @@ def _heard(
                 return down(name, reason, now_s)
             case links.Waiting(not_yet):
                 return machine.waiting(name, not_yet, now_s)
-            case links.Answered(_, manifest, digest):
-                return machine.answered(name, manifest, digest, now_s)
+            case links.Answered(_, manifest, digest, step):
+                return machine.answered(name, manifest, digest, now_s, step)
             case links.Refused(reason):
                 return machine.refused(name, reason, now_s)
             case links.Finished():

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from peer.durable import step
 from peer.exchange import (
     Origin,
@@ -21,11 +24,13 @@ from protocol.codecs import Coder
 from protocol.errors import DataError
 from protocol.params import NOTHING, Params, State, sub
 from protocol.round import Start, Trained
+from protocol.steps import Stepper
+from protocol.tensors import SECTIONS, Sections, dtype_of
 from protocol.wire.codec import decode_document
 from protocol.wire.fields import as_text
-from protocol.wire.messages import Part, SnapshotManifest
+from protocol.wire.messages import SnapshotManifest, TensorSpec
 
-__all__ = ["Shelving", "coded", "remembered", "state_of", "update_of"]
+__all__ = ["Shelving", "as_read", "coded", "remembered", "state_of", "stepped", "update_of"]
 
 KEPT_ROUNDS = 2  # what the server serves: this one and the one before
 
@@ -49,7 +54,7 @@ class Shelving:
             self._rounds.append(sorted(files))
 
     def publish(
-        self, origin: Origin, shared: Trained | None, more: Sequence[tuple[Part, Trained]] = ()
+        self, origin: Origin, shared: Trained | None, more: Sequence[tuple[Origin, Trained]] = ()
     ) -> Published:
         """Write what leaves this node, and drop the round before the last.
 
@@ -58,7 +63,7 @@ class Shelving:
         Args:
             origin: whose, of which round.
             shared: the result; None shares nothing, which is an empty snapshot.
-            more: other parts of the round.
+            more: other parts of the round, and what they are.
 
         Raises:
             OSError: there is no room in memory either.
@@ -68,9 +73,8 @@ class Shelving:
         held: list[int] = []
         refs: list[SnapshotRef] = []
         trouble = ""
-        for part, trained in ((Part.RESULT, result), *more):
-            file = snapshot_file(self._directory, origin.round_no, part)
-            of_part = replace(origin, part=part)
+        for of_part, trained in ((origin, result), *more):
+            file = snapshot_file(self._directory, origin.round_no, of_part.part)
             try:
                 refs.append(self._written(file, of_part, trained))
                 files.append(file)
@@ -131,21 +135,76 @@ def remembered(
 def coded(coder: Coder, shared: Trained, sent: Trained) -> tuple[Trained, Trained]:
     """What travels in place of what is shared, and the whole result as its readers will see it."""
     travels = coder.encode(sections_of(shared))
-    read = coder.decode(travels)
+    coded_ones = replace(
+        shared, params=travels["params"], buffers=travels["buffers"], extras=travels["extras"]
+    )
+    return coded_ones, as_read(sent, coder.decode(travels))
+
+
+def as_read(sent: Trained, read: Sections) -> Trained:
+    """The whole result, with what is shared of it as its readers will see it."""
 
     def seen(whole: Params, section: str) -> Params:
         return {name: read[section].get(name, t).to(t.device) for name, t in whole.items()}
 
-    return (
-        replace(
-            shared, params=travels["params"], buffers=travels["buffers"], extras=travels["extras"]
-        ),
-        replace(
-            sent,
-            params=seen(sent.params, "params"),
-            buffers=seen(sent.buffers, "buffers"),
-            extras=seen(sent.extras, "extras"),
-        ),
+    return replace(
+        sent,
+        params=seen(sent.params, "params"),
+        buffers=seen(sent.buffers, "buffers"),
+        extras=seen(sent.extras, "extras"),
+    )
+
+
+def stepped(
+    stepper: Stepper, before: Sections | None, shared: Trained
+) -> tuple[Trained, Trained | None]:
+    """What is published in place of what is shared, and the step to it from what was before.
+
+    Args:
+        stepper: of the run.
+        before: what was published last, on the CPU; None at first.
+        shared: what this peer would have the others see; on any device.
+
+    Returns:
+        Where the step leads, and the step. Without a version to step from, or where a number is
+        not finite, the shared itself and no step.
+    """
+    if before is None:
+        return shared, None
+    leads: dict[str, dict[str, Tensor]] = {}
+    steps: dict[str, dict[str, Tensor]] = {}
+    for section, tensors in sections_of(shared).items():
+        leads[section], steps[section] = {}, {}
+        for name, tensor in tensors.items():
+            found = _step_of(stepper, before[section].get(name), tensor)
+            if found is None:
+                return shared, None
+            steps[section][name], leads[section][name] = found
+
+    def of(sections: Sections) -> Trained:
+        params, buffers, extras = (sections[section] for section in SECTIONS)
+        return replace(shared, params=params, buffers=buffers, extras=extras)
+
+    return of(leads), of(steps)
+
+
+def _step_of(
+    stepper: Stepper, before: Tensor | None, wanted: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """A tensor's step and where it leads; None where there is none."""
+    wanted = wanted.detach().cpu().contiguous()
+    spec = TensorSpec("params", "", dtype_of(wanted), tuple(wanted.shape), b"")
+    step_spec = stepper.coded(spec)
+    if step_spec == spec:
+        return wanted, wanted
+    if before is None or before.shape != wanted.shape:
+        return None
+    found = stepper.encode(before.contiguous().numpy(), wanted.numpy())
+    if found is None:
+        return None
+    step, leads = found
+    return torch.from_numpy(step.view(step_spec.dtype)).reshape(step_spec.shape), torch.from_numpy(
+        leads
     )
 
 

@@ -1,8 +1,13 @@
 """Tickets of the pulls under way. Knows no socket; the data plane moves the bytes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from peer.dataplane.hauls import PullOrder
+from peer.dataplane.rebuilding import Rebuild
+from peer.effects import Fetch
 from peer.work import SnapshotRef
+from protocol.wire.codec import encode_document
 
 __all__ = ["Pulls"]
 
@@ -20,10 +25,37 @@ class Pulls:
         self._next = 0
         self._pulls: dict[int, _Pull] = {}
 
-    def add(self, snapshot: SnapshotRef) -> int:
+    def order(self, fetch: Fetch, inbox: Path, address: str, key: bytes) -> PullOrder:
+        """A new ticket: what the puller is to do, whole or by a step from what is here.
+
+        Args:
+            fetch: as the node says.
+            inbox: folder of the receive buffers.
+            address: the neighbour's.
+            key: the one that its server has.
+        """
+        path = inbox / f"{fetch.neighbour}.{fetch.slot}.body"
+        snapshot = SnapshotRef(encode_document(fetch.manifest), fetch.digest, str(path), 0)
         self._next += 1
         self._pulls[self._next] = _Pull(snapshot)
-        return self._next
+        order = PullOrder(
+            ticket=self._next,
+            neighbour=fetch.neighbour,
+            address=address,
+            server_key=key,
+            manifest=fetch.manifest,
+            digest=fetch.digest,
+            path=path,
+        )
+        if (onward := fetch.onward) is None:
+            return order
+        return replace(
+            order,
+            manifest=onward.step.manifest,
+            digest=onward.step.digest,
+            path=path.with_suffix(".step"),
+            rebuild=Rebuild(base=onward.base, manifest=fetch.manifest, path=path),
+        )
 
     def more(self, ticket: int, num_bytes: int) -> int:
         """How many bytes are new, of `num_bytes` that are in; 0 for a ticket that is closed."""

@@ -137,6 +137,7 @@ class RelayTrainer:
         shared = method.mixer.share(opening, model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         coder = Coder(settings.share.codec, specs)
+        stepper = settings.share.stepper(specs) if exchange is Exchange.RESULTS else None
         self._desk = _Desk(
             relay=PeerId(command.peer),
             run=command.run,
@@ -164,6 +165,7 @@ class RelayTrainer:
         return Prepared(
             schema=schema_digest(specs),
             coded=schema_digest(coder.coded_specs),
+            stepped=schema_digest(stepper.step_specs) if stepper is not None else b"",
             init=digest_of(start.params),
             shared=specs,
             exchange=exchange,

@@ -29,7 +29,7 @@ from peer.dataplane.events import (
     ShutOut,
 )
 from peer.dataplane.inbox import Inbox
-from peer.dataplane.puller import Puller, PullOrder
+from peer.dataplane.puller import Puller
 from peer.dataplane.server import Server
 from peer.display import Display
 from peer.effects import (
@@ -68,7 +68,6 @@ from protocol.clock import Clock, wall_s
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
-from protocol.wire.codec import encode_document
 from protocol.wire.shelf import Status
 
 __all__ = ["Runtime", "Sockets"]
@@ -332,20 +331,7 @@ class Runtime:
     def _fetch(self, fetch: Fetch) -> None:
         inbox = self._directory / "state" / "inbox"
         inbox.mkdir(parents=True, exist_ok=True)
-        path = inbox / f"{fetch.neighbour}.{fetch.slot}.body"
-        snapshot = SnapshotRef(encode_document(fetch.manifest), fetch.digest, str(path), 0)
-        address, key = self._where[fetch.neighbour]
-        self._puller.pull(
-            PullOrder(
-                ticket=self._pulls.add(snapshot),
-                neighbour=fetch.neighbour,
-                address=address,
-                server_key=key,
-                manifest=fetch.manifest,
-                digest=fetch.digest,
-                path=path,
-            )
-        )
+        self._puller.pull(self._pulls.order(fetch, inbox, *self._where[fetch.neighbour]))
 
     def _keep(self, keep: Keep) -> None:
         if self._scribe is not None:

@@ -179,6 +179,15 @@ class Settings:
                 "needs results of one round, from one start",
                 hint="take pace.mode = sync, or a method that mixes its neighbours, as kinfolk",
             )
+        share = build(ShareOptions, groups["share"])
+        if share.codec == "topk" and exchange in {Exchange.COMMON, Exchange.RELAY}:
+            raise ConfigError(
+                f"share.codec = topk does not fit mixer = {recipe.mixer.name}: what a round does "
+                "not send is kept by a peer that goes on from its own result, and here all go on "
+                "from one common model",
+                hint="take share.codec = delta or int8, or a method that mixes its neighbours, as "
+                "kinfolk",
+            )
         return cls(
             run=build(RunOptions, groups["run"]),
             topology=topology,
@@ -188,7 +197,7 @@ class Settings:
             model_options=build(ModelOptions, groups["model"]),
             pace=pace,
             admit=build(AdmitOptions, groups["admit"]),
-            share=build(ShareOptions, groups["share"]),
+            share=share,
             input_shape=_shape(str(flat.get("data.input", ""))),
             num_classes=int(flat.get("data.classes", 0)),
             flat=dict(flat),

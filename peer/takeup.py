@@ -54,8 +54,10 @@ def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
 
 def order_from(prepare: Prepare, past: Past) -> Prepare:
     """The order to prepare, from there on."""
-    finished = past.finished
-    return prepare if finished is None else replace(prepare, memory=finished.published.memory)
+    if past.finished is None:
+        return prepare
+    done = past.finished.published
+    return replace(prepare, memory=done.memory, published=(done.snapshot,))
 
 
 def _past(directory: Path, run: bytes) -> Past:

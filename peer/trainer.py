@@ -6,24 +6,33 @@ process runs it behind a pipe; a simulator may call it directly.
 """
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import assert_never
 
 from peer.admission import first_unfinite
 from peer.bench import Bench
+from peer.checkpoint import map_snapshot
 from peer.common import CommonModel
 from peer.evidence import finite, mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
 from peer.inspection import Inspector
-from peer.memory import Memory, read_memory
-from peer.mixers.base import Mixer
+from peer.learner import Learner, go_on, memory_of
+from peer.memory import read_memory
 from peer.mixers.replicated import Replicated
 from peer.models.pool import ModelPool
 from peer.options.entry import Need
-from peer.publishing import Shelving, coded, remembered, state_of, update_of
+from peer.publishing import (
+    Shelving,
+    as_read,
+    coded,
+    remembered,
+    state_of,
+    stepped,
+    update_of,
+)
 from peer.roles import exchange_of
 from peer.serving import serve, served_by
-from peer.solvers.base import Progress, Solver
+from peer.solvers.base import Progress
 from peer.solvers.reference import with_relay_model
 from peer.starts import arrive, owned
 from peer.twin import Twin, halves, silent, train_twin
@@ -51,40 +60,15 @@ from peer.work import (
 from protocol.codecs import Coder
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import NO_STATE, State
+from protocol.params import NO_STATE
 from protocol.round import Contribution, Mixed, Start, Trained
+from protocol.steps import Stepper
 from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
 from protocol.wire.layout import schema_digest
 from protocol.wire.messages import Part
 
 __all__ = ["Trainer"]
-
-
-@dataclass(slots=True, eq=False)
-class _Learner:
-    """What a peer carries from round to round, once it is prepared."""
-
-    bench: Bench
-    mixer: Mixer
-    solver: Solver
-    mixer_state: State
-    solver_state: State
-    start: Start  # where this round's training begins; once it is published, the result
-    trained: Trained  # the newest result, in full
-    sent: Trained  # what the others are told in its place: the same, unless this peer attacks
-    round_no: int  # of that result; 0 is the initial model
-    inspector: Inspector
-    coder: Coder
-    shelving: Shelving
-    common: CommonModel | None = None  # where one start is common to all
-    base: bytes = b""  # digest of the start point that `trained` came from
-    memory: bytes = b""  # of the aggregator's memory there
-    degree: int = 0
-    num_rounds: int = 0  # trained so far: the budget of those who train alone
-    unsaved: str = ""  # why the personal model of this round could not be written
-    twin: Twin | None = None
-    twin_state: State = field(default_factory=lambda: NO_STATE)
 
 
 class Trainer:
@@ -95,7 +79,7 @@ class Trainer:
             pool: models that it shares with the other trainers of this process.
         """
         self._pool = pool or ModelPool()
-        self._learner: _Learner | None = None
+        self._learner: Learner | None = None
 
     def carry_out(self, command: Command, progress: Progress) -> Reply | None:
         """Do as the node says; None for the order to quit.
@@ -145,8 +129,9 @@ class Trainer:
         shared = mixer.share(initial, bench.model.head)
         specs = spec_body(sections_of(shared)) if shared is not None else ()
         coder = Coder(bench.settings.share.codec, specs)
+        stepper = bench.settings.share.stepper(specs)
         twin = Twin(solver) if bench.has_twin else None
-        self._learner = _Learner(
+        self._learner = Learner(
             bench=bench,
             mixer=mixer,
             solver=solver,
@@ -160,6 +145,7 @@ class Trainer:
                 bench.settings.admit, lambda: self._ready().trained.params, coder=coder
             ),
             coder=coder,
+            stepper=stepper,
             shelving=Shelving(bench.directory),
             common=(
                 CommonModel(mixer, start, bench.settings.recipe.needs)
@@ -170,10 +156,12 @@ class Trainer:
             twin_state=twin.init(start) if twin is not None else NO_STATE,
         )
         if command.memory:
-            _go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
+            go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
+            self._learner.published = next(iter(command.published), None)
         return Prepared(
             schema=schema_digest(specs),
             coded=schema_digest(coder.coded_specs),
+            stepped=schema_digest(stepper.step_specs) if stepper is not None else b"",
             init=digest_of(start.params),
             shared=specs,
             exchange=exchange_of(bench.settings.recipe.mixer.name),
@@ -214,7 +202,7 @@ class Trainer:
         learner.degree = command.degree
         return mix_done(command.round_no, mixed, seconds)
 
-    def _mixed(self, learner: _Learner, others: list[Contribution], command: Mix) -> Mixed | PeerId:
+    def _mixed(self, learner: Learner, others: list[Contribution], command: Mix) -> Mixed | PeerId:
         bench = learner.bench
         own = Contribution(
             sender=bench.peer,
@@ -224,7 +212,7 @@ class Trainer:
             degree=learner.degree,
             trained=learner.trained,
         )
-        if learner.common is not None or bench.attack is None:
+        if learner.common is not None or (bench.attack is None and learner.stepper is None):
             own = replace(own, trained=learner.sent)  # as published: all mix the same values
         if learner.common is not None:
             return learner.common.mix(own if learner.round_no else None, others, command)
@@ -317,16 +305,24 @@ class Trainer:
             degree=learner.degree,
         )
         shared = learner.mixer.share(learner.sent, learner.bench.model.head)
-        more: list[tuple[Part, Trained]] = []
+        more: list[tuple[Origin, Trained]] = []
         if shared is not None and learner.common is not None:
-            more.append((Part.STATE, state_of(learner.common.state, shared)))
+            state = state_of(learner.common.state, shared)
+            more.append((replace(origin, part=Part.STATE), state))
         if shared is not None and command.update:
-            more.append((Part.UPDATE, update_of(learner.start, learner.sent, shared)))
-        if shared is not None and not learner.coder.is_exact:
+            update = update_of(learner.start, learner.sent, shared)
+            more.append((replace(origin, part=Part.UPDATE), update))
+        if shared is not None and learner.stepper is not None:
+            shared, step = _stepped(learner, learner.stepper, shared)
+            if step is not None and learner.published is not None:
+                base = learner.published.digest
+                more.append((replace(origin, part=Part.STEP, base=base), step))
+        elif shared is not None and not learner.coder.is_exact:
             shared, learner.sent = coded(learner.coder, shared, learner.sent)
         published = learner.shelving.publish(origin, shared, more)
+        learner.published = published.snapshot
         published = remembered(
-            learner.bench.directory, published, _memory(learner), shared, learner.unsaved
+            learner.bench.directory, published, memory_of(learner), shared, learner.unsaved
         )
         # Nothing needs where the round began any more: a peer at rest costs one model.
         learner.start = Start(learner.trained.params, learner.trained.buffers)
@@ -353,46 +349,20 @@ class Trainer:
         score = bench.score(params, buffers, model)
         return AloneDone(command.solver, score, time.perf_counter() - began_s)
 
-    def _ready(self) -> _Learner:
+    def _ready(self) -> Learner:
         if self._learner is None:
             raise LocalProtocolError("the trainer was given work before Prepare")
         return self._learner
 
 
-def _memory(learner: _Learner) -> Memory:
-    """What another process needs to go on after this round."""
-    states = {"mixer": learner.mixer_state, "solver": learner.solver_state}
-    states["twin"] = learner.twin_state
-    if learner.common is not None:
-        states["common"] = learner.common.state
-    return Memory(
-        round_no=learner.round_no,
-        trained=learner.trained,
-        sent=learner.sent if learner.sent is not learner.trained else None,
-        states=states,
-        norms=learner.inspector.norms,
-        base=learner.base,
-        aggregator=learner.memory,
-        degree=learner.degree,
-        num_rounds=learner.num_rounds,
-    )
+def _stepped(learner: Learner, stepper: Stepper, shared: Trained) -> tuple[Trained, Trained | None]:
+    """What is published in place of what is shared, and the step to it, if there is one.
 
-
-def _go_on(learner: _Learner, memory: Memory) -> None:
-    """Be where an earlier process was when it had published a round."""
-    admit = learner.bench.settings.admit
-    learner.mixer_state = memory.states.get("mixer", NO_STATE)
-    learner.solver_state = memory.states.get("solver", NO_STATE)
-    if learner.twin is not None:
-        learner.twin_state = memory.states["twin"]
+    With a common model the peer itself goes on from what is published, as all others do; else it
+    keeps its own result, which holds what no step has carried yet.
+    """
+    before = map_snapshot(learner.published)[1] if learner.published is not None else None
+    shared, step = stepped(stepper, before, shared)
     if learner.common is not None:
-        learner.common.restore(memory.states["common"])
-    learner.trained, learner.round_no = memory.trained, memory.round_no
-    learner.sent = memory.sent or memory.trained
-    learner.start = Start(memory.trained.params, memory.trained.buffers)
-    learner.base, learner.memory = memory.base, memory.aggregator
-    learner.degree, learner.num_rounds = memory.degree, memory.num_rounds
-    learner.inspector = Inspector(
-        admit, lambda: learner.trained.params, memory.norms, coder=learner.coder
-    )
-    learner.shelving = Shelving(learner.bench.directory, newest=memory.round_no)
+        learner.sent = as_read(learner.sent, sections_of(shared))
+    return shared, step

@@ -87,6 +87,8 @@ class Prepare:
     attack: Annotated[str, Size(0, 64)] = ""  # as a person types it; empty: an honest peer
     # Digest that names the memory of an earlier process to go on from; empty: begin.
     memory: Annotated[bytes, Size(0, 32)] = b""
+    # What that process published last: with steps, the replica that the next one goes on from.
+    published: Annotated[tuple[SnapshotRef, ...], Size(0, 1)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class Prepared:
     device: Text
     num_validation: Annotated[int, Range(0, 2**48)] = 0  # samples of the validation split
     num_held_out: Annotated[int, Range(0, 2**48)] = 0  # of those, taken from the training split
+    stepped: Annotated[bytes, Size(0, 32)] = b""  # digest of the schema of steps, if there are any
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +282,7 @@ class Published:
     round_no: RoundNo
     snapshot: SnapshotRef
     content: Digest  # of layout and tensors alone: equal in two runs that learnt the same
-    more: Annotated[tuple[SnapshotRef, ...], Size(0, 2)] = ()  # other parts of the same round
+    more: Annotated[tuple[SnapshotRef, ...], Size(0, 3)] = ()  # other parts of the same round
     # Digest that names the file of what the trainer remembers; empty: no disk took it.
     memory: Annotated[bytes, Size(0, 32)] = b""
     trouble: Text = ""  # what could not be written in this round, and why

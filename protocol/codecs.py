@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from protocol.errors import LayoutError
+from protocol.steps import STEPS
 from protocol.tensors import Sections, dtype_of
 from protocol.wire.messages import TensorSpec
 
@@ -90,10 +91,10 @@ class Coder:
         """Prepare.
 
         Args:
-            codec: a key of CODECS.
+            codec: a key of CODECS; one that sends steps leaves results as they are.
             specs: of what is shared, uncoded; their digests do not matter.
         """
-        self._codec = CODECS[codec]
+        self._codec = None if codec in STEPS else CODECS[codec]
         self._specs = {(spec.section, spec.name): spec for spec in specs}
 
     @property

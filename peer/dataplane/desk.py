@@ -109,7 +109,8 @@ class Desk:
         for old in kept[: -self._shelf.kept]:
             self._serving.withdraw(old)
         del kept[: -self._shelf.kept]
-        self._deliver(self._shelf.publish(round_no, snapshot.manifest, manifest.part))
+        part, base = manifest.part, manifest.base
+        self._deliver(self._shelf.publish(round_no, snapshot.manifest, part, base))
 
     def forget(self, lost: Names) -> None:
         """Be done with members that were revoked: not one piece more, and their lines are cut."""

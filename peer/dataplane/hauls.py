@@ -13,6 +13,7 @@ from peer.dataplane.checking import Checker, Verdicts
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
 from peer.dataplane.holdings import Holdings
 from peer.dataplane.inbox import Inbox
+from peer.dataplane.rebuilding import Rebuild, Rebuilder
 from peer.work import SnapshotRef
 from protocol.errors import (
     AddressError,
@@ -25,7 +26,7 @@ from protocol.transport.base import Caller, CallerEvent, Pollable, Poller, Trans
 from protocol.wire.codec import PEER, decode_document
 from protocol.wire.layout import Layout, Place
 from protocol.wire.link_effects import Send
-from protocol.wire.messages import Bye, Data, Err, PeerMessage, SnapshotManifest
+from protocol.wire.messages import Bye, Data, Err, Part, PeerMessage, SnapshotManifest
 from protocol.wire.pulling import Complete, Effect, Failed, Pull, Verify
 
 __all__ = ["Hauls", "PullOrder"]
@@ -48,6 +49,7 @@ class PullOrder:
     manifest: SnapshotManifest  # of the run's schema
     digest: bytes  # the snapshot's name
     path: Path  # where its body goes; overwritten, resized, reused between rounds
+    rebuild: Rebuild | None = None  # the snapshot is a step, and this what it leads to
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +131,7 @@ class Hauls:
         self._buffers: dict[Path, ReceiveBuffer] = {}  # kept from pull to pull
         self._holdings = Holdings()
         self._own: deque[str] = deque()  # sources that this node published, oldest first
+        self._rebuilder = Rebuilder(hashers, call_back)
         self._xids = (number % 2**32 for number in count(1))
 
     @property
@@ -149,7 +152,10 @@ class Hauls:
 
     def hold(self, snapshot: SnapshotRef) -> None:
         """What this node has published need not be fetched from a neighbour that has it too."""
-        tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
+        manifest = decode_document(SnapshotManifest, snapshot.manifest)
+        if manifest.part is Part.STEP:
+            return  # holds nothing that is not in the result
+        tensors = manifest.tensors
         layout = Layout.of(tensors)
         num_bytes = layout.body_bytes
         try:
@@ -167,6 +173,7 @@ class Hauls:
     def cancel(self, ticket: int, now_s: float) -> None:
         """Stop this pull, in whatever state it is; nothing more is told of it."""
         self._waiting = [wait for wait in self._waiting if wait.order.ticket != ticket]
+        self._rebuilder.cancel(ticket)
         for line in self._lines.values():
             for haul in [haul for haul in line.hauls if haul.order.ticket == ticket]:
                 self._carry_out(line, haul, haul.pull.cancel())
@@ -338,13 +345,38 @@ class Hauls:
                     to_verify.append(effect)
                 case Complete():
                     self._end(line, haul)
-                    self._events.put(Pulled(order.ticket, order.neighbour, haul.pull.num_bytes))
+                    self._completed(haul)
                 case Failed(reason):
                     self._end(line, haul)
                     self._events.put(PullFailed(order.ticket, order.neighbour, reason))
                 case _:
                     assert_never(effect)
         haul.checker.verify(to_verify)
+
+    def _completed(self, haul: _Haul) -> None:
+        """It is here; where it is a step, it is still to be carried out."""
+        ticket, neighbour = haul.order.ticket, haul.order.neighbour
+        if (order := haul.order.rebuild) is None:
+            self._events.put(Pulled(ticket, neighbour, haul.pull.num_bytes))
+            return
+        try:
+            layout = Layout.of(tensors := order.manifest.tensors)
+            self._holdings.drop(str(order.path))  # it is about to be written
+            buffer = self._buffer(order.path, layout.body_bytes)
+        except (LayoutError, OSError) as error:
+            self._events.put(PullFailed(ticket, neighbour, str(error)))
+            return
+
+        def done(fault: str) -> None:
+            if fault:
+                self._events.put(PullFailed(ticket, neighbour, fault))
+                return
+            here = zip((spec.digest for spec in tensors), layout.places, strict=True)
+            self._holdings.add(str(order.path), buffer.view, here)
+            self._events.put(Pulled(ticket, neighbour, haul.pull.num_bytes))
+
+        came = haul.order.manifest, haul.buffer.view
+        self._rebuilder.begin(ticket, order, *came, buffer.view, tell=done)
 
     def _checked(self, line: _Line, haul: _Haul, verdicts: Verdicts) -> None:
         for tensor, is_good in verdicts:

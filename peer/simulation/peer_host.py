@@ -291,7 +291,8 @@ class PeerHost:
         self._chronicle.started(act)
 
     def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
-        part = decode_document(SnapshotManifest, snapshot.manifest).part
+        manifest = decode_document(SnapshotManifest, snapshot.manifest)
+        part, base = manifest.part, manifest.base
         kept = self._kept.setdefault(part, [])
         kept.append(snapshot.digest)
         for old in kept[:-SNAPSHOTS_KEPT]:
@@ -299,7 +300,7 @@ class PeerHost:
         del kept[:-SNAPSHOTS_KEPT]
         self._bodies[snapshot.digest] = self._held(snapshot)
         if self._shelf is not None:
-            self._reply(self._shelf.publish(round_no, snapshot.manifest, part))
+            self._reply(self._shelf.publish(round_no, snapshot.manifest, part, base))
 
     def _held(self, snapshot: SnapshotRef) -> SnapshotRef:
         """The same file by a name of its own: trainers are ahead of time, and drop old ones."""
@@ -329,7 +330,9 @@ class PeerHost:
             self._reply(self._shelf.wake(self._fabric.now_s()))
 
     def _fetch(self, fetch: Fetch) -> None:
-        num_bytes = Layout.of(fetch.manifest.tensors).body_bytes
+        # A step that is carried out gives the bytes that its sender serves whole: only it travels.
+        travels = fetch.manifest if fetch.onward is None else fetch.onward.step.manifest
+        num_bytes = Layout.of(travels.tensors).body_bytes
         manifest = encode_document(fetch.manifest)
         inbox = self._directory / "state" / "inbox"
         kept = inbox / f"{fetch.neighbour}.{fetch.slot}.safetensors"

@@ -156,7 +156,7 @@ PEER: Final[Codec[PeerMessage]] = Codec(
         15: Seen,
         38: SignedView,
     },
-    max_bytes=MAX_MANIFEST_BYTES + 512,  # an Offer with the largest manifest
+    max_bytes=MAX_MANIFEST_BYTES + 512,  # an Offer: its manifest and its step's share that
 )
 
 COORDINATOR: Final[Codec[CoordinatorMessage]] = Codec(

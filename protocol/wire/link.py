@@ -31,6 +31,7 @@ from protocol.wire.link_effects import (
     LinkUp,
     Refused,
     Send,
+    Step,
     ViewPassed,
     Waiting,
     WakeAt,
@@ -67,6 +68,7 @@ __all__ = [
     "LinkUp",
     "Refused",
     "Send",
+    "Step",
     "ViewPassed",
     "Waiting",
     "WakeAt",
@@ -93,6 +95,7 @@ class Link:
         neighbour: PeerId,
         sign_key: bytes,
         coded: bytes = b"",
+        stepped: bytes = b"",
         silence_s: float = 10.0,
         reask_s: float = 20.0,
     ) -> None:
@@ -104,6 +107,8 @@ class Link:
             sign_key: the neighbour's, from the view; what it did not sign is not taken.
             coded: digest of the schema that results have in the run's codec; plain ones are taken
                 too.
+            stepped: digest of the schema that steps have in the run's codec; empty where it has
+                none.
             silence_s: without a message while one is due, before the link counts as down, > 0.
             reask_s: until a standing question is put again, > 0.
         """
@@ -111,6 +116,7 @@ class Link:
         self._neighbour = neighbour
         self._sign_key = sign_key
         self._coded = coded
+        self._stepped = stepped
         self._silence_s = silence_s
         self._reask_s = reask_s
         self._stage = _Stage.DOWN
@@ -118,6 +124,7 @@ class Link:
         self._is_told_down = True  # nobody believes that it is up
         self._asked: int | None = None  # round of the standing question
         self._part = Part.RESULT  # of which snapshot of that round
+        self._holds = b""  # name of what we have of theirs, for them to step from
         self._attempt = 0
         self._is_done = False
         self._heard_at_s = 0.0
@@ -151,9 +158,19 @@ class Link:
         self._refusal = ""
         return self._tell_down("connection lost")
 
-    def ask(self, round_no: int, now_s: float, part: Part = Part.RESULT) -> tuple[Effect, ...]:
-        """Put the one question: their `part` of `round_no`. An earlier question is withdrawn."""
+    def ask(
+        self, round_no: int, now_s: float, part: Part = Part.RESULT, holds: bytes = b""
+    ) -> tuple[Effect, ...]:
+        """Put the one question: their `part` of `round_no`. An earlier question is withdrawn.
+
+        Args:
+            round_no: or a newer one.
+            now_s: the instant.
+            part: of which snapshot of that round.
+            holds: name of a result of theirs that is here, so that a step from it is enough.
+        """
         self._asked, self._part = round_no, part
+        self._holds = holds if self._stepped else b""
         return self._begin_waiting(now_s)
 
     def finish(self, now_s: float) -> tuple[Effect, ...]:
@@ -241,8 +258,34 @@ class Link:
         name = digest(offer.manifest)
         if not signed_snapshot(self._sign_key, name, offer.signature):
             raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
+        step = self._step(manifest, offer)
         self._asked = None
-        return Answered(offer.round_no, manifest, name), *self._wake_at()
+        return Answered(offer.round_no, manifest, name, step), *self._wake_at()
+
+    def _step(self, manifest: SnapshotManifest, offer: Offer) -> Step | None:
+        """What leads to the offered result from the one that we hold, if they have that."""
+        if not offer.step:
+            return None
+        step = decode_document(SnapshotManifest, offer.step)
+        for line, seen, due in (
+            ("sender", step.sender, manifest.sender),
+            ("part", step.part, Part.STEP),
+            ("run", step.run.hex(), manifest.run.hex()),
+            ("round", step.round_no, manifest.round_no),
+            ("schema", schema_digest(step.tensors).hex(), self._stepped.hex()),
+        ):
+            if seen != due:
+                raise RemoteProtocolError(
+                    f"manifest of a step of {self._neighbour}: {line} {seen}, not {due}"
+                )
+        if not self._holds or step.base != self._holds:
+            if offer.attempt == self._attempt:
+                raise RemoteProtocolError(
+                    f"a step of {self._neighbour} goes on from {step.base.hex()[:12] or 'nothing'},"
+                    f" we hold {self._holds.hex()[:12] or 'nothing'}"
+                )
+            return None  # an answer to what we held when we asked before
+        return Step(step, digest(offer.step))
 
     def _check(self, manifest: SnapshotManifest, offer: Offer) -> None:
         for line, seen, due in (
@@ -284,7 +327,7 @@ class Link:
         self._put_at_s = now_s
         if self._asked is not None:
             self._attempt += 1
-            ask = Ask(self._hello.run, self._part, self._asked, self._attempt)
+            ask = Ask(self._hello.run, self._part, self._asked, self._attempt, self._holds)
             return Send(ask), *self._wake_at()
         if self._is_done:
             return Send(Done(self._hello.run)), *self._wake_at()

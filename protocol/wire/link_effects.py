@@ -13,6 +13,7 @@ __all__ = [
     "LinkUp",
     "Refused",
     "Send",
+    "Step",
     "ViewPassed",
     "Waiting",
     "WakeAt",
@@ -50,6 +51,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What leads to a result from one that we hold; its manifest's `base` names that one."""
+
+    manifest: SnapshotManifest  # of the run's schema of steps
+    digest: bytes  # of the encoded manifest: under which it is served
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """The question is closed. The manifest is theirs, signed by them, of our run and schema.
 
@@ -59,6 +68,7 @@ class Answered:
     round_no: int  # asked or newer
     manifest: SnapshotManifest
     digest: bytes  # of the encoded manifest: the name of the snapshot
+    step: Step | None = None  # where the sender has one from what we said that we hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ class Part(StrEnum):
     RESULT = "result"  # what it shares with its neighbours
     UPDATE = "update"  # start minus trained, for a relay whose start is not the peer's
     STATE = "state"  # the common start and the aggregator's memory, for one who lost them
+    STEP = "step"  # what leads to the result from the one before it, for one who holds that
 
 
 # -- documents ------------------------------------------------------------------------------
@@ -122,7 +123,8 @@ class SnapshotManifest:
     sender: Name
     part: Part
     round_no: RoundNo
-    base: Annotated[bytes, Size(0, 32)]  # digest of the start point; empty for round 0
+    # Digest of the start point, empty for round 0; of a step, name of the result before it.
+    base: Annotated[bytes, Size(0, 32)]
     memory: Annotated[bytes, Size(0, 32)]  # of the aggregator's memory there, if replicated
     degree: Annotated[int, Range(0, MAX_MEMBERS)]
     num_examples: Count
@@ -223,6 +225,7 @@ class Ask:
     part: Part
     round_no: RoundNo
     attempt: Attempt
+    holds: Annotated[bytes, Size(0, 32)] = b""  # name of the newest result of yours that I have
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +246,8 @@ class Offer:
     attempt: Attempt
     manifest: Annotated[bytes, Size(1, MAX_MANIFEST_BYTES)]  # an encoded SnapshotManifest
     signature: Signature  # Ed25519, by the manifest's sender, over the snapshot's name
+    # An encoded SnapshotManifest of the step that leads there from what the asker holds, if any.
+    step: Annotated[bytes, Size(0, MAX_MANIFEST_BYTES)] = b""
 
 
 @dataclass(frozen=True, slots=True)

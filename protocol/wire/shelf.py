@@ -14,6 +14,7 @@ from protocol.ids import PeerId
 from protocol.wire.digest import digest
 from protocol.wire.link_effects import WakeAt
 from protocol.wire.messages import (
+    MAX_MANIFEST_BYTES,
     WIRE_VERSION,
     Ask,
     Bye,
@@ -76,6 +77,7 @@ class Status:
 class _Offered:
     manifest: bytes
     signature: bytes
+    base: bytes  # name of the result that a step goes on from
 
 
 class Shelf:
@@ -129,9 +131,17 @@ class Shelf:
         self._view = epoch, signed
 
     def publish(
-        self, round_no: int, manifest: bytes, part: Part = Part.RESULT
+        self, round_no: int, manifest: bytes, part: Part = Part.RESULT, base: bytes = b""
     ) -> tuple[Effect, ...]:
         """Offer a snapshot, first to those who wait for it; of each part the last two are kept.
+
+        A step is to be published before the result that it leads to: that is offered at once.
+
+        Args:
+            round_no: of which round.
+            manifest: encoded.
+            part: which part of the round.
+            base: of a step, the name of the result that it goes on from.
 
         Raises:
             LocalProtocolError: it is older than the newest, or differs from it.
@@ -142,7 +152,8 @@ class Shelf:
             raise LocalProtocolError(
                 f"round {round_no} cannot be published after round {newest}, or twice"
             )
-        kept[round_no] = _Offered(manifest, sign_snapshot(self._sign_secret, digest(manifest)))
+        signature = sign_snapshot(self._sign_secret, digest(manifest))
+        kept[round_no] = _Offered(manifest, signature, base)
         for old in sorted(kept)[: -self.kept]:
             del kept[old]
         answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
@@ -247,8 +258,17 @@ class Shelf:
     def _offer(self, ask: Ask) -> Offer:
         kept = self._offered[ask.part]
         round_no = ask.round_no if ask.round_no in kept else self._newest(ask.part)
-        offered = kept[round_no]
-        return Offer(self._run, round_no, ask.attempt, offered.manifest, offered.signature)
+        offered, step = kept[round_no], b""
+        if ask.part is Part.RESULT and ask.holds:
+            step = self._step(round_no, ask.holds, room=MAX_MANIFEST_BYTES - len(offered.manifest))
+        return Offer(self._run, round_no, ask.attempt, offered.manifest, offered.signature, step)
+
+    def _step(self, round_no: int, holds: bytes, *, room: int) -> bytes:
+        """Manifest of the step to this round's result from that one; empty if there is none."""
+        step = self._offered.get(Part.STEP, {}).get(round_no)
+        if step is None or step.base != holds or len(step.manifest) > room:
+            return b""
+        return step.manifest
 
     def _not_yet(self, ask: Ask) -> NotYet:
         now = self._status

@@ -77,11 +77,16 @@ class Play:
 def play(
     folder: Path, *, method: str, rounds: int = 3, kill_at: int = 0, victim: PeerId = VICTIM
 ) -> Play:
-    """Play a run, with the victim killed before its step of this number; 0 for never."""
+    """Play a run, with the victim killed before its step of this number; 0 for never.
+
+    A method may be followed by a codec: "craft, delta".
+    """
+    method, _, codec = method.partition(", ")
     folder.mkdir()
     file = folder / "crash.toml"
     relay = f'[relay]\nname = "{RELAY}"\n' if victim == RELAY else ""
-    file.write_text(EXPERIMENT.format(method=method, rounds=rounds) + relay)
+    share = f'[share]\ncodec = "{codec or "fp32"}"\n'
+    file.write_text(EXPERIMENT.format(method=method, rounds=rounds) + share + relay)
     experiment = load_experiment(file)
     stage = set_stage(experiment, folder / "run", force=False, most=3)
     stage.directory.forget_keys()

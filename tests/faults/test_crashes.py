@@ -13,6 +13,7 @@ from tests.faults.crashes import RELAY, Play, play
 
 # What differs in what they remember: nothing, a common model, control variates, averages.
 METHODS = ("kinfolk", "craft", "scaffold", "feddyn", "ditto", "fedrod")
+STEPPED = ("kinfolk, delta", "kinfolk, topk", "craft, delta")  # and the replica that others hold
 STEPS_AT_ONCE = 12  # of one test
 
 
@@ -55,7 +56,7 @@ def test_a_killed_peer_goes_on_and_the_run_ends_with_the_same_digests(tmp_path: 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(12))
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS + STEPPED)
 def test_killed_before_any_step_the_run_ends_the_same(
     tmp_path: Path, method: str, part: int
 ) -> None:
@@ -65,7 +66,7 @@ def test_killed_before_any_step_the_run_ends_the_same(
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", range(12))
-@pytest.mark.parametrize("method", ["craft", "scaffold"])
+@pytest.mark.parametrize("method", ["craft", "scaffold", "craft, delta"])
 def test_a_relay_killed_before_any_step_goes_on(tmp_path: Path, method: str, part: int) -> None:
     holds_to(tmp_path, play(tmp_path / "whole", method=method, victim=RELAY), method, part)
 

@@ -73,6 +73,16 @@ def play(folder: Path, method: str, more: str = "") -> None:
             "12 snapshots of 3 peers and a relay",
             marks=pytest.mark.long,
         ),
+        *(
+            pytest.param(method, f'[share]\ncodec = "{codec}"{more}', said, marks=pytest.mark.long)
+            for method, codec, more, said in (
+                ("kinfolk", "delta", "", "9 snapshots of 3 peers"),
+                ("kinfolk", "topk", "", "9 snapshots of 3 peers"),
+                ("fedproto", "topk", "", "9 snapshots of 3 peers"),
+                ("scaffold", "delta", "", "9 snapshots of 3 peers"),
+                ("craft", "delta", "\n[relay]", "12 snapshots of 3 peers and a relay"),
+            )
+        ),
         pytest.param("craft", "", "9 snapshots of 3 peers", marks=pytest.mark.long),
         pytest.param("craft", ATTACKERS, "9 snapshots of 3 peers", marks=pytest.mark.long),
         pytest.param("kinfolk", ATTACKERS, "9 snapshots of 3 peers", marks=pytest.mark.long),

@@ -4,13 +4,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
 from peer.dataplane.hauls import MAX_HAULS, REACH_S, Hauls, PullOrder
 from peer.dataplane.inbox import Inbox
+from peer.dataplane.rebuilding import Rebuild
+from peer.work import SnapshotRef
 from protocol.ids import PeerId
+from protocol.steps import STEPS, Stepper
 from protocol.transport.base import Arrival, Listener
 from protocol.wire.codec import PEER, encode_document
 from protocol.wire.digest import digest
@@ -22,6 +27,7 @@ from protocol.wire.messages import (
     Err,
     Get,
     Hello,
+    Part,
     PeerMessage,
     TensorSpec,
 )
@@ -288,3 +294,138 @@ def test_another_neighbour_finishes_what_one_began(rig: Rig, tmp_path: Path, nod
         rig.say(route, Data(get.xid, (2 + number) * MAX_PIECE_BYTES), parts[1][:MAX_PIECE_BYTES])
     assert rig.end() == Pulled(2, B, 2 * MAX_PIECE_BYTES)
     assert (tmp_path / "s").read_bytes() == b"".join(parts)
+
+
+# -- steps --------------------------------------------------------------------------------------
+
+STEP_CODECS = sorted(STEPS)
+
+
+class Steps:
+    """A matrix in two versions, and the step that leads from one to the other."""
+
+    def __init__(self, codec: str, folder: Path) -> None:
+        dice = np.random.default_rng(3)
+        before, wanted = (dice.standard_normal((16, 500)).astype(np.float32) for _ in "12")
+        stepper = Stepper(codec, 0.1, [TensorSpec("params", "w", "float32", (16, 500), b"")])
+        found = stepper.encode(before, wanted)
+        assert found is not None
+        self.step, leads = found[0].tobytes(), found[1].tobytes()
+        self.result = leads
+        (coded,) = stepper.step_specs
+        whole = replace(stepper._specs[0], digest=digest(leads))
+        self.whole = replace(manifest(2), tensors=(whole,))
+        (folder / "base").write_bytes(bytes(64) + before.tobytes())
+        base = replace(manifest(1), tensors=(replace(whole, digest=digest(before.tobytes())),))
+        named = encode_document(base)
+        self.base = SnapshotRef(named, digest(named), str(folder / "base"), 64)
+        moved = replace(coded, digest=digest(self.step))
+        self.manifest = replace(
+            manifest(2), part=Part.STEP, base=self.base.digest, tensors=(moved,)
+        )
+
+    def order(self, folder: Path, ticket: int = 1, **other: Any) -> PullOrder:
+        made = replace(
+            order(folder / "r.step", ticket=ticket),
+            manifest=self.manifest,
+            digest=digest(encode_document(self.manifest)),
+            rebuild=Rebuild(base=self.base, manifest=self.whole, path=folder / "r"),
+        )
+        return replace(made, **other)
+
+
+def bring(rig: Rig, body: bytes, now_s: float = 0.0) -> None:
+    route, get = rig.get(now_s)
+    assert (get.offset, get.end) == (0, len(body))
+    rig.say(route, Data(get.xid, 0), body)
+
+
+@pytest.mark.parametrize("codec", STEP_CODECS)
+def test_a_step_becomes_the_whole_snapshot(rig: Rig, tmp_path: Path, codec: str) -> None:
+    steps = Steps(codec, tmp_path)
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, steps.step)
+    assert rig.end() == Pulled(1, A, len(steps.step))
+    assert (tmp_path / "r").read_bytes() == steps.result
+    # It counts as held: whoever has the same tensors need not send them.
+    whole = replace(order(tmp_path / "s", ticket=2), manifest=steps.whole)
+    rig.hauls.order(whole, 1.0)
+    assert rig.end() == Pulled(2, A, 0)
+    assert (tmp_path / "s").read_bytes() == steps.result
+
+
+def test_a_step_that_leads_elsewhere_fails_and_the_whole_is_fetched(
+    rig: Rig, tmp_path: Path
+) -> None:
+    steps = Steps("delta", tmp_path)
+    (whole,) = steps.whole.tensors
+    steps.whole = replace(steps.whole, tensors=(replace(whole, digest=digest(b"another")),))
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, steps.step)
+    assert rig.end() == PullFailed(1, A, "the step of w does not lead to its digest")
+    other = bytes(len(steps.result))
+    again = replace(steps.whole, tensors=(replace(whole, digest=digest(other)),))
+    rig.hauls.order(replace(order(tmp_path / "r", ticket=2), manifest=again), 1.0)
+    bring(rig, other, 1.0)
+    assert rig.end() == Pulled(2, A, len(other))
+    assert (tmp_path / "r").read_bytes() == other
+
+
+@pytest.mark.parametrize("codec", STEP_CODECS)
+def test_a_step_that_no_sender_makes_fails_its_pull(rig: Rig, tmp_path: Path, codec: str) -> None:
+    steps = Steps(codec, tmp_path)
+    junk = b"\xff" * len(steps.step)  # scales that are no numbers; indexes below zero
+    (moved,) = steps.manifest.tensors
+    steps.manifest = replace(steps.manifest, tensors=(replace(moved, digest=digest(junk)),))
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, junk)
+    event = rig.end()
+    assert isinstance(event, PullFailed)
+    assert event.reason.startswith("the step of params/w has ")
+
+
+def test_a_base_that_has_rotted_or_gone_fails_the_pull(rig: Rig, tmp_path: Path) -> None:
+    steps = Steps("delta", tmp_path)
+    Path(steps.base.path).write_bytes(bytes(64) + bytes(len(steps.result)))
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, steps.step)
+    assert rig.end() == PullFailed(1, A, "the step of w does not lead to its digest")
+    Path(steps.base.path).write_bytes(b"short")
+    rig.hauls.order(steps.order(tmp_path, 2), 2.0)
+    event = rig.end()  # the step itself is held
+    assert isinstance(event, PullFailed)
+    assert "has 5 bytes, needs" in event.reason
+    Path(steps.base.path).unlink()
+    rig.hauls.order(steps.order(tmp_path, 3), 3.0)
+    event = rig.end()
+    assert isinstance(event, PullFailed)
+    assert "No such file" in event.reason
+
+
+def test_a_base_of_another_layout_fails_the_pull(rig: Rig, tmp_path: Path) -> None:
+    steps = Steps("delta", tmp_path)
+    steps.base = published(tmp_path)
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, steps.step)
+    assert rig.end() == PullFailed(1, A, "a step between results of different layouts")
+
+
+def test_a_step_cancelled_while_it_is_carried_out_is_not_told_of(rig: Rig, tmp_path: Path) -> None:
+    steps = Steps("delta", tmp_path)
+    rig.hauls.order(steps.order(tmp_path), 0.0)
+    bring(rig, steps.step)
+    while not rig.hauls._rebuilder._tickets:
+        assert not [e for e in rig.turn(wait_s=WITHIN_S) if not isinstance(e, Progressed)]
+    rig.hauls.cancel(1, 1.0)
+    rig.hauls.order(steps.order(tmp_path, 2), 2.0)
+    assert rig.end() == Pulled(2, A, 0)
+
+
+def test_what_this_node_published_as_a_step_is_not_held(rig: Rig, tmp_path: Path) -> None:
+    ref = published(tmp_path)
+    for number in range(4):
+        rig.hauls.hold(replace(ref, manifest=encode_document(replace(manifest(), part=Part.STEP))))
+        if number == 0:
+            rig.hauls.hold(ref)
+    rig.hauls.order(order(tmp_path / "r"), 0.0)
+    assert rig.end() == Pulled(1, A, 0)  # the result has not been crowded out

@@ -91,7 +91,10 @@ class Pupil:
     def restart(self) -> None:
         """Go on in another process's place, from what was remembered of the last round."""
         self.trainer = Trainer()
-        self.trainer.prepare(replace(self.order, memory=self.published.memory))
+        before = self.published
+        self.trainer.prepare(
+            replace(self.order, memory=before.memory, published=(before.snapshot,))
+        )
 
     def fault(self, neighbour: str, ref: SnapshotRef) -> str:
         return self.trainer.inspect(Inspect(neighbour, ref)).fault

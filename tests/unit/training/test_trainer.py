@@ -13,11 +13,13 @@ from peer.checkpoint import map_snapshot
 from peer.exchange import Origin, read_contribution, write_contribution
 from peer.options.fields import Value
 from peer.trainer import Trainer
-from peer.work import Alone, Evaluate, Mix, Publish, Train
+from peer.work import Alone, Evaluate, Mix, Publish, SnapshotRef, Train
 from peer.work import Input as Part
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
+from protocol.steps import advance
 from protocol.wire.layout import Layout, schema_digest
+from protocol.wire.messages import Part as Kind
 from tests.unit.training.classroom import RUN, Pupil, write_digits
 
 
@@ -222,3 +224,104 @@ def test_another_process_goes_on_with_what_the_others_read(tmp_path: Path, codec
     a.trainer.prepare(replace(a.order, memory=memory))
     resumed, _ = a.play(2, [from_b])
     assert resumed.digest == uninterrupted.digest
+
+
+STEPPED = ("delta", "topk")
+
+
+def stepped(folder: Path, codec: str, method: str = "gossip") -> tuple[Pupil, Pupil]:
+    options: dict[str, Value] = {"share.codec": codec, "method": method, "run.rounds": 4}
+    return Pupil(folder, "a", **options), Pupil(folder, "b", **options)
+
+
+def step_of(pupil: Pupil) -> SnapshotRef:
+    (step,) = (r for r in pupil.published.more if map_snapshot(r)[0].part is Kind.STEP)
+    return step
+
+
+def carried_out(base: SnapshotRef, step: SnapshotRef, result: SnapshotRef) -> bytes:
+    """What a reader who holds `base` makes of the step: the body of `result`."""
+    specs = map_snapshot(result)[0].tensors
+    layout, moves = Layout.of(specs), map_snapshot(step)[0].tensors
+    here, came = (memoryview(Path(ref.path).read_bytes())[ref.offset :] for ref in (base, step))
+    into = bytearray(layout.body_bytes)
+    for spec, move, place, at in zip(
+        specs, moves, layout.places, Layout.of(moves).places, strict=True
+    ):
+        advance(
+            spec,
+            move,
+            here[place.start : place.end],
+            came[at.start : at.end],
+            memoryview(into)[place.start : place.end],
+        )
+    return bytes(into)
+
+
+@pytest.mark.parametrize("codec", STEPPED)
+def test_each_result_but_the_first_is_published_with_the_step_to_it(
+    tmp_path: Path, codec: str
+) -> None:
+    a, _ = stepped(tmp_path, codec)
+    refs = [a.play(1, [])[0]]
+    assert a.published.more == ()  # nobody holds anything yet
+    trained = a.trainer._ready().trained.params
+    first = map_snapshot(refs[0])[1]["params"]
+    assert all(torch.equal(first[name], trained[name]) for name in first)
+    for round_no in (2, 3):
+        refs.append(a.play(round_no, [])[0])
+        step = map_snapshot(step_of(a))[0]
+        assert (step.base, step.round_no, step.sender) == (refs[-2].digest, round_no, "a")
+        assert schema_digest(step.tensors) == a.prepared.stepped
+        assert Layout.of(step.tensors).body_bytes < 0.35 * Path(refs[-1].path).stat().st_size
+        body = Path(refs[-1].path).read_bytes()[refs[-1].offset :]
+        assert carried_out(refs[-2], step_of(a), refs[-1]) == body
+    assert schema_digest(map_snapshot(refs[-1])[0].tensors) == a.prepared.schema
+
+
+@pytest.mark.parametrize("codec", STEPPED)
+def test_a_peer_keeps_its_own_result_whole_and_others_mix_what_was_published(
+    tmp_path: Path, codec: str
+) -> None:
+    a, b = stepped(tmp_path, codec)
+    refs = [(a.play(1, [])[0], b.play(1, [])[0])]
+    refs.append((a.play(2, [refs[0][1]])[0], b.play(2, [refs[0][0]])[0]))
+    own = a.trainer._ready().trained.params
+    public = [read_contribution(ref).trained.params for ref in refs[1]]
+    assert not all(torch.equal(own[name], public[0][name]) for name in own)
+    a.trainer.mix(Mix(3, 1, (Part(refs[1][1], 1.0),), ()))
+    start = a.trainer._ready().start.params
+    for name, tensor in start.items():  # gossip: the mean of two
+        mean = (own[name].double() + public[1][name].double()) / 2
+        assert torch.allclose(tensor.double(), mean, atol=1e-6)
+
+
+def test_with_a_common_model_a_peer_goes_on_from_what_all_others_have_of_it(
+    tmp_path: Path,
+) -> None:
+    a, _ = stepped(tmp_path, "delta", "fedavg")
+    a.play(1, [])
+    ref, _ = a.play(2, [])
+    own, public = a.trainer._ready(), map_snapshot(ref)[1]["params"]
+    assert all(torch.equal(own.sent.params[name], public[name]) for name in public)
+    assert not all(torch.equal(own.trained.params[name], public[name]) for name in public)
+
+
+@pytest.mark.parametrize(
+    ("codec", "method"), [("delta", "gossip"), ("topk", "gossip"), ("delta", "scaffold")]
+)
+def test_another_process_goes_on_from_the_replica_that_the_others_hold(
+    tmp_path: Path, codec: str, method: str
+) -> None:
+    a, b = stepped(tmp_path, codec, method)
+    from_b = [b.play(round_no, [])[0] for round_no in (1, 2)]
+    a.play(1, [])
+    a.play(2, [from_b[0]])
+    before = a.published
+    uninterrupted = a.play(3, [from_b[1]])[0]
+    step = step_of(a)
+    a.published = before
+    a.restart()
+    resumed = a.play(3, [from_b[1]])[0]
+    assert resumed.digest == uninterrupted.digest
+    assert step_of(a).digest == step.digest

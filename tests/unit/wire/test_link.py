@@ -7,6 +7,7 @@ import pytest
 
 from protocol.errors import RemoteProtocolError
 from protocol.wire.codec import encode_document
+from protocol.wire.digest import digest
 from protocol.wire.layout import schema_digest
 from protocol.wire.link import (
     Answered,
@@ -16,6 +17,7 @@ from protocol.wire.link import (
     LinkUp,
     Refused,
     Send,
+    Step,
     Waiting,
     WakeAt,
 )
@@ -31,6 +33,7 @@ from protocol.wire.messages import (
     Get,
     Part,
     Refuse,
+    SnapshotManifest,
     TensorSpec,
     Welcome,
 )
@@ -309,3 +312,79 @@ def test_a_result_may_be_plain_or_coded_as_the_run_says_and_nothing_else() -> No
     assert isinstance(hear(2, *SPECS), Answered)
     with pytest.raises(RemoteProtocolError, match="schema"):
         hear(3, replace(coded[0], dtype="float16"))
+
+
+STEP_SPECS = (
+    TensorSpec("params", "w", "uint8", (14,), bytes(32)),
+    TensorSpec("buffers", "n", "int64", (), bytes(32)),
+)
+
+
+def step_to(round_no: int, **other: Any) -> SnapshotManifest:
+    """The step to a's result of this round from the one before."""
+    made = replace(
+        manifest(round_no), part=Part.STEP, base=name_of(round_no - 1), tensors=STEP_SPECS
+    )
+    return replace(made, **other)
+
+
+def stepping() -> Link:
+    """A link of a run whose codec sends steps, with a question of round 3 by one who has 2."""
+    link = Link(HELLO, neighbour=A, sign_key=SIGN_KEY, stepped=schema_digest(STEP_SPECS))
+    link.connected(0.0)
+    link.receive(WELCOME, 0.0)
+    (said, _) = link.ask(3, 0.0, holds=name_of(2))
+    assert said == Send(replace(ask(3, 1), holds=name_of(2)))
+    return link
+
+
+def test_a_step_from_what_we_hold_comes_with_the_answer() -> None:
+    step = encode_document(step_to(3))
+    (heard,) = stepping().receive(replace(offer(3, 1), step=step), 1.0)
+    assert heard == replace(answered(3), step=Step(step_to(3), digest(step)))
+
+
+def test_an_answer_without_a_step_is_the_whole_result() -> None:
+    assert stepping().receive(offer(3, 1), 1.0) == (answered(3),)
+
+
+def test_where_the_codec_has_no_steps_nobody_says_what_is_held() -> None:
+    link = up()
+    assert link.ask(3, 0.0, holds=name_of(2))[0] == Send(ask(3, 1))
+    with pytest.raises(RemoteProtocolError, match="a step of a: schema"):
+        link.receive(replace(offer(3, 1), step=encode_document(step_to(3))), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        (step_to(3, sender="b"), "manifest of a step of a: sender b, not a"),
+        (step_to(3, part=Part.RESULT), "part result, not step"),
+        (step_to(3, run=OTHER_RUN), "run 00"),
+        (step_to(4, base=name_of(2)), "round 4, not 3"),
+        (step_to(3, tensors=SPECS), "schema"),
+        (step_to(3, tensors=(*STEP_SPECS, STEP_SPECS[0])), "schema"),
+        (step_to(3, base=name_of(1)), f"goes on from {name_of(1).hex()[:12]}, we hold"),
+        (step_to(3, base=b""), "goes on from nothing, we hold"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_a_breach(step: SnapshotManifest, why: str) -> None:
+    link = stepping()
+    with pytest.raises(RemoteProtocolError, match=why):
+        link.receive(replace(offer(3, 1), step=encode_document(step)), 1.0)
+    assert link.receive(offer(3, 1), 1.0) == (answered(3),)  # the question still stands
+
+
+def test_a_step_is_a_breach_to_one_who_said_to_hold_nothing() -> None:
+    link = stepping()
+    link.ask(3, 1.0)
+    step = encode_document(step_to(3, base=b""))
+    with pytest.raises(RemoteProtocolError, match="goes on from nothing, we hold nothing"):
+        link.receive(replace(offer(3, 2), step=step), 1.0)
+
+
+def test_a_step_from_what_was_held_at_an_earlier_attempt_is_passed_over() -> None:
+    link = stepping()
+    link.ask(3, 1.0, holds=name_of(1))
+    step = encode_document(step_to(3))
+    assert link.receive(replace(offer(3, 1), step=step), 1.0) == (answered(3),)

@@ -7,8 +7,10 @@ import pytest
 
 from protocol.errors import LocalProtocolError, RemoteProtocolError
 from protocol.ids import PeerId
+from protocol.wire.codec import PEER, encode_document
 from protocol.wire.link import WakeAt
 from protocol.wire.messages import (
+    MAX_MANIFEST_BYTES,
     Bye,
     Cancel,
     Credit,
@@ -18,6 +20,7 @@ from protocol.wire.messages import (
     Epoch,
     Err,
     Get,
+    Part,
     Refuse,
     Seen,
     SignedView,
@@ -35,6 +38,8 @@ from tests.unit.wire.conversation import (
     B,
     ask,
     encoded,
+    manifest,
+    name_of,
     not_yet,
     offer,
 )
@@ -153,9 +158,9 @@ def test_a_key_has_at_most_four_routes_the_newest_ones() -> None:
 def test_a_round_is_published_once_and_never_back() -> None:
     it = shelf(1, 2)
     assert it.publish(2, encoded(2)) == ()
-    for round_no, manifest in ((1, encoded(1)), (2, encoded(3))):
+    for round_no, told in ((1, encoded(1)), (2, encoded(3))):
         with pytest.raises(LocalProtocolError, match="cannot be published after round 2, or twice"):
-            it.publish(round_no, manifest)
+            it.publish(round_no, told)
 
 
 @pytest.mark.parametrize(
@@ -210,3 +215,48 @@ def test_a_view_of_another_run_is_not_passed_on() -> None:
     (reply,) = it.receive(R1, B, Seen(OTHER_RUN, Epoch(0, 0)), 0.0)
     assert isinstance(reply, Reply)
     assert isinstance(reply.message, Refuse)
+
+
+STEP = encode_document(replace(manifest(2), part=Part.STEP, base=name_of(1)))
+
+
+def stepping(step: bytes = STEP) -> Shelf:
+    """Rounds 1 and 2, and the step from one to the other."""
+    made = shelf(1)
+    made.publish(2, step, Part.STEP, name_of(1))
+    made.publish(2, encoded(2))
+    return made
+
+
+def test_who_holds_the_result_before_is_offered_the_step() -> None:
+    (reply,) = stepping().receive(R1, B, replace(ask(2, 1), holds=name_of(1)), 0.0)
+    assert reply == Reply(R1, replace(offer(2, 1), step=STEP))
+
+
+def test_who_waits_is_offered_the_step_with_the_result() -> None:
+    made = shelf(1)
+    made.receive(R1, B, replace(ask(2, 1), holds=name_of(1)), 0.0)
+    assert made.publish(2, STEP, Part.STEP, name_of(1)) == ()
+    assert made.publish(2, encoded(2)) == (Reply(R1, replace(offer(2, 1), step=STEP)),)
+
+
+@pytest.mark.parametrize("holds", [b"", name_of(2), bytes(32)])
+def test_who_holds_anything_else_is_offered_the_whole_result(holds: bytes) -> None:
+    (reply,) = stepping().receive(R1, B, replace(ask(2, 1), holds=holds), 0.0)
+    assert reply == Reply(R1, offer(2, 1))
+
+
+def test_an_older_round_is_offered_without_the_newer_ones_step() -> None:
+    (reply,) = stepping().receive(R1, B, replace(ask(1, 1), holds=name_of(1)), 0.0)
+    assert reply == Reply(R1, offer(1, 1))
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_two_manifests_too_long_for_one_message_mean_the_whole_result(
+    more: int, fits: bool
+) -> None:
+    step = bytes(MAX_MANIFEST_BYTES - len(encoded(2)) + more)
+    (reply,) = stepping(step).receive(R1, B, replace(ask(2, 1), holds=name_of(1)), 0.0)
+    assert isinstance(reply, Reply)
+    assert reply.message == replace(offer(2, 1), step=step if fits else b"")
+    assert PEER.decode(PEER.encode(reply.message)) == reply.message
