@@ -16,6 +16,7 @@ from coordinator.tokens import Token
 from protocol.errors import KeyFileError, OperatorError
 from protocol.home import sync_folder, write_atomically
 from protocol.ids import PeerId, RunId, peer_id
+from protocol.jsontext import parse_json
 from protocol.manifest import Manifest
 from protocol.wire.messages import Epoch
 
@@ -47,7 +48,7 @@ class Journal:
                 book = _decoded(path.read_bytes())
             except FileNotFoundError:
                 continue
-            except (ValueError, KeyError, TypeError, OperatorError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, OperatorError) as error:
                 faults.append(f"{path} is torn ({error})")
                 continue
             if path == self._previous:
@@ -128,7 +129,7 @@ def _token_fields(token: Token) -> Mapping[str, object]:
 
 
 def _decoded(content: bytes) -> Book:
-    text = json.loads(content)
+    text: Any = parse_json(content)
     if text["format"] != _FORMAT:
         raise ValueError(f"its format is {text['format']!r}, known is {_FORMAT!r}")
     body = text["book"]

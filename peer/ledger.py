@@ -20,6 +20,7 @@ from peer.summary import PeerSummary, write_summary
 from peer.work import Score
 from protocol.clock import wall_s
 from protocol.errors import ConfigError, DataError
+from protocol.jsontext import parse_json
 
 __all__ = ["EVENTS", "INFLUENCE", "SUMMARY", "Event", "Ledger", "read_events"]
 
@@ -248,8 +249,8 @@ def read_events(path: Path) -> tuple[Event, ...]:
 
 def _parse(line: bytes, where: str) -> Event:
     try:
-        raw = json.loads(line) if len(line) <= MAX_LINE_BYTES else None
-    except (ValueError, RecursionError):
+        raw = parse_json(line) if len(line) <= MAX_LINE_BYTES else None
+    except ValueError:
         raw = None
     if not isinstance(raw, dict):
         raise DataError(f"{where}, is not a JSON object: {line[:60]!r}")

@@ -82,7 +82,7 @@ def _read_peer(folder: Path) -> PastPeer | None:
             },
             influence=read_influence(influence) if influence.exists() else None,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:  # int of an infinity
         raise DataError(f"{folder / EVENTS} lacks what this Kinfolk reads: {error}") from None
 
 

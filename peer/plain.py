@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from protocol.errors import DataError
+from protocol.jsontext import parse_json
 
 __all__ = ["from_json", "to_json"]
 
@@ -29,7 +30,7 @@ def from_json(cls: type[R], content: bytes) -> R:
         DataError: it is no such record.
     """
     try:
-        value: R = _value(cls, json.loads(content))
+        value: R = _value(cls, parse_json(content))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DataError(f"no {cls.__name__}: {error}") from None
     return value

@@ -17,6 +17,7 @@ from peer.effects import Happened
 from peer.layout import refusals_file
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
+from protocol.jsontext import parse_json
 
 __all__ = ["Refusal", "Refusals"]
 
@@ -107,12 +108,20 @@ def _read(path: Path) -> tuple[Refusal, ...]:
     try:
         if len(content) > MAX_FILE_BYTES:
             raise ValueError(f"over {MAX_FILE_BYTES} bytes")
-        return tuple(_refusal(item) for item in json.loads(content))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return _refusals(parse_json(content))
+    except ValueError as error:
         raise ConfigError(
             f"{path} is not whole ({error}), and says who is refused here",
             hint="mend it, or remove it to hear all members again",
         ) from None
+
+
+def _refusals(listed: object) -> tuple[Refusal, ...]:
+    match listed:
+        case [*items]:
+            return tuple(map(_refusal, items))
+        case _:
+            raise ValueError("it holds no list")
 
 
 def _refusal(item: object) -> Refusal:

@@ -11,6 +11,7 @@ from peer.influence import tabulate
 from peer.record import RoundRecord
 from peer.work import Score
 from protocol.errors import DataError
+from protocol.jsontext import parse_json
 
 __all__ = ["PeerSummary", "read_summary", "summarise", "write_summary"]
 
@@ -146,10 +147,10 @@ def read_summary(path: Path) -> PeerSummary:
     """
     try:
         with path.open("rb") as file:
-            raw = json.loads(file.read(MAX_SUMMARY_BYTES))
+            raw = parse_json(file.read(MAX_SUMMARY_BYTES))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise DataError(f"{path} is torn, or not JSON") from None
     if not isinstance(raw, dict) or raw.keys() != _KINDS.keys():
         raise DataError(f"{path} is not a summary: it must have the keys {', '.join(_KINDS)}")

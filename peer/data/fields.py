@@ -1,11 +1,11 @@
 """Strict reading of JSON objects and TOML tables: every field known, present and of its type."""
 
 import difflib
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from protocol.errors import DataError, OperatorError
+from protocol.jsontext import parse_json
 
 __all__ = ["Kind", "match_fields", "parse_object", "unknown_key"]
 
@@ -35,8 +35,8 @@ def parse_object(text: str, what: str) -> dict[str, object]:
         DataError: it is not JSON, or not an object.
     """
     try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        raw = parse_json(text)
+    except ValueError as error:
         raise DataError(f"{what} is not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise DataError(f"{what} is not a JSON object")

@@ -3,7 +3,6 @@
 Everything that is shown is read here, and every decision of the launcher is made here.
 """
 
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from signal import Signals as SignalNumber
 
 from peer.launch.processes import Ended, Line
 from peer.roles import Role
+from protocol.jsontext import parse_json
 
 __all__ = ["COORDINATOR", "Board", "Failure", "PeerState"]
 
@@ -191,8 +191,8 @@ def _how(code: int) -> str:
 def _parsed(text: str) -> Mapping[str, object] | None:
     """Read an event; what is none is no more than a line."""
     try:
-        raw = json.loads(text)
-    except (ValueError, RecursionError):
+        raw = parse_json(text)
+    except ValueError:
         return None
     return raw if isinstance(raw, dict) else None
 

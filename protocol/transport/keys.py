@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from protocol.errors import KeyFileError
 from protocol.home import locked, private_folder, read_private, write_private
+from protocol.jsontext import parse_json
 from protocol.wire.signing import new_sign_secret, sign_public
 
 __all__ = ["Identity", "held_identity", "load_identity", "new_identity"]
@@ -59,7 +61,7 @@ def load_identity(path: Path) -> Identity:
         write_private(path, _encoded(identity))
         return identity
     try:
-        fields = json.loads(read_private(path))
+        fields: Any = parse_json(read_private(path))
         if fields["format"] != _FORMAT:
             raise KeyFileError(f"{path} has format {fields['format']!r}, known is {_FORMAT!r}")
         return _identity(_key(fields["curve_secret"]), _key(fields["sign_secret"]))
