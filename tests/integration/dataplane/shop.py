@@ -1,5 +1,6 @@
 """A peer's port as a process of its own, what it costs at any moment, and roads that turn bad."""
 
+import math
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,8 +11,9 @@ from select import select
 from threading import Event as Flag
 from threading import Thread
 
-from peer.dataplane.events import Event, Misbehaved, ShutOut
+from peer.dataplane.events import Crashed, Event, Misbehaved, Pulled, PullFailed, ShutOut
 from peer.dataplane.inbox import Inbox
+from peer.dataplane.puller import Puller, PullOrder
 from peer.dataplane.server import Server
 from protocol.clock import MonotonicClock
 from protocol.ids import PeerId
@@ -22,7 +24,7 @@ from protocol.wire.layout import schema_digest
 from protocol.wire.messages import SnapshotManifest
 from tests.integration.dataplane.children import RUN, A, Shop, resident_bytes, running
 
-__all__ = ["Footprint", "Port", "Tap", "is_cut", "members", "port", "until"]
+__all__ = ["Footprint", "Port", "Tap", "fetch", "is_cut", "members", "port", "until"]
 
 WITHIN_S = 30.0  # a bound, not a wait
 CHUNK_BYTES = 1 << 16
@@ -45,7 +47,7 @@ def _entries(folder: str) -> int:
     return sum(1 for _ in Path(folder).iterdir())
 
 
-def keep_shop(pipe: Connection, shop: Shop) -> None:
+def keep_shop(pipe: Connection, shop: Shop, max_bytes_s: float = math.inf) -> None:
     """Serve until the other end of the pipe is closed; do what comes through it.
 
     A mapping is who is admitted from now on; a list is keys that are refused; anything else is
@@ -63,6 +65,7 @@ def keep_shop(pipe: Connection, shop: Shop) -> None:
                 name=A,
                 sign_secret=keys.sign_secret,
                 events=events,
+                max_bytes_s=max_bytes_s,
             )
         )
         tensors = decode_document(SnapshotManifest, shop.ref.manifest).tensors
@@ -80,6 +83,27 @@ def keep_shop(pipe: Connection, shop: Shop) -> None:
                     case _:
                         told = [e for e in events.drain() if isinstance(e, Misbehaved | ShutOut)]
                         pipe.send((footprint(), told))
+
+
+def fetch(pipe: Connection, keys: Identity, order: PullOrder) -> None:
+    """Pull until the other end of the pipe is closed; any word is answered by the footprint."""
+    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
+    with ExitStack() as stack:
+        stack.callback(transport.close)
+        events: Inbox[Event] = Inbox(transport.wake())
+        puller = stack.enter_context(Puller(transport, events=events))
+        poller = transport.poller()
+        poller.add(events.wake)
+        poller.add(pipe.fileno())
+        puller.pull(order)
+        with suppress(EOFError):
+            while True:
+                if pipe.fileno() in poller.poll(None):
+                    pipe.recv()
+                    pipe.send(footprint())
+                for event in events.drain():
+                    if isinstance(event, Pulled | PullFailed | Crashed):
+                        pipe.send(event)
 
 
 class Port:

@@ -1,9 +1,13 @@
 """Whoever is at a peer's port, whatever they send: it costs little, and others are served."""
 
+import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -41,6 +45,7 @@ pytestmark = pytest.mark.usefixtures("tracked")
 
 MIB = 1 << 20
 BODY_BYTES = 24 * MIB
+VANISH = "tests.integration.dataplane.vanish"
 OTHER_RUN = b"o" * 16
 # Of ZMTP 3.1: signature, version, mechanism, a client's, filler.
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
@@ -112,7 +117,9 @@ class Member:
         """Have the whole body sent, piece by piece."""
         for offset in range(0, BODY_BYTES, MAX_PIECE_BYTES):
             self.say(Get(1, ref.digest, offset, offset + MAX_PIECE_BYTES, MAX_PIECE_BYTES, 1))
-            assert self.hear() == Data(1, offset)
+            while isinstance(answer := self.hear(), NotYet):
+                pass  # what it has asked for stands, and is answered now and then
+            assert answer == Data(1, offset)
 
     def ask(self) -> None:
         self.say(Ask(RUN, Part.RESULT, 2, 1))
@@ -294,6 +301,59 @@ def test_who_was_shut_out_is_not_let_in_by_the_next_process(
         counter.admit(shop.names)  # a new view changes nothing of it
         assert early.event() is CallerEvent.REFUSED
         friend.ask()
+
+
+@pytest.mark.long
+def test_a_member_that_goes_on_a_byte_at_a_time_is_cut(counter: Port, keys: Keys) -> None:
+    with counter.bounded(grown_bytes=4 * MIB) as check, ExitStack() as stack:
+        tap = Tap(stack, counter.number)
+        slow = stack.enter_context(member(counter, keys[0][2], address=tap.address))
+        slow.ask()
+        line = tap.seize()
+        line.sendall(b"\2" + (4000).to_bytes(8))  # a frame of a request's size, which never ends
+
+        def drip() -> bool:
+            with suppress(OSError):
+                line.send(b"\0")
+            return is_cut(line)
+
+        with member(counter, keys[0][0]) as friend:
+            until(drip)
+            friend.ask()
+        check()
+
+
+@pytest.mark.long
+def test_a_half_open_line_is_let_go(counter: Port, shop: Shop, keys: Keys) -> None:
+    """Its end has shaken hands, has asked for all there is, and reads and says nothing more."""
+    with counter.bounded(grown_bytes=16 * MIB) as check, ExitStack() as stack:
+        before = counter.footprint()
+        tap = Tap(stack, counter.number)
+        reader = stack.enter_context(member(counter, keys[0][2], address=tap.address))
+        tap.deafen()
+        reader.say(Get(1, shop.ref.digest, 0, BODY_BYTES, MAX_PIECE_BYTES, 2**31))
+        until(lambda: len(tap.sent) > 0 and len(tap.sent[-1]) > 0)
+        tap.seize()
+        check()
+        assert counter.footprint().descriptors > before.descriptors
+        until(lambda: counter.footprint().descriptors <= before.descriptors)
+
+
+@pytest.mark.long
+@pytest.mark.root
+def test_a_reader_that_is_gone_without_a_word_is_let_go_and_comes_back(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-m", VANISH, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["connections"] == [1, 1]  # and none in the end
+    assert told["grown_bytes"] <= 16 * MIB
+    assert told["threads"] == 0
+    assert told["pulled"]
 
 
 # -- replays -------------------------------------------------------------------------------------
