@@ -42,6 +42,9 @@ class _Form(Protocol):
     def shape(self, rows: int, columns: int) -> tuple[int, ...]:
         """Of what travels."""
 
+    def fits(self, shape: tuple[int, ...], rows: int, columns: int) -> bool:
+        """Is this the shape of a step of such a matrix?"""
+
     def encode(self, base: Floats, wanted: Floats) -> Bytes:
         """The step from `base` towards `wanted`, as bytes; both are finite."""
 
@@ -64,6 +67,9 @@ class _Delta:
 
     def shape(self, rows: int, columns: int) -> tuple[int, ...]:
         return (4 * rows + rows * columns,)
+
+    def fits(self, shape: tuple[int, ...], rows: int, columns: int) -> bool:
+        return shape == self.shape(rows, columns)
 
     def encode(self, base: Floats, wanted: Floats) -> Bytes:
         rows, columns = base.shape
@@ -105,6 +111,10 @@ class _TopK:
 
     def shape(self, rows: int, columns: int) -> tuple[int, ...]:
         return (2, max(1, int(rows * columns * self._share)))
+
+    def fits(self, shape: tuple[int, ...], rows: int, columns: int) -> bool:
+        """A run may have any share."""
+        return len(shape) == 2 and shape[0] == 2 and 0 < shape[1] <= rows * columns
 
     def encode(self, base: Floats, wanted: Floats) -> Bytes:
         _, count = self.shape(*base.shape)
@@ -221,12 +231,19 @@ def advance(
         np.copyto(new, moved)
         return
     forms: dict[str, _Form] = {_Delta.dtype: _Delta(), _TopK.dtype: _TopK(MAX_TOPK)}
-    if spec.dtype != "float32" or step.dtype not in forms:
-        raise LayoutError(f"{spec.name} is {spec.dtype}, its step {step.dtype}")
-    rows = spec.shape[0]
+    form, rows = forms.get(step.dtype), spec.shape[0] if len(spec.shape) > 1 else 0
+    if (
+        form is None
+        or spec.dtype != "float32"
+        or not rows
+        or not form.fits(step.shape, rows, prod(spec.shape[1:]))
+    ):
+        raise LayoutError(
+            f"{spec.name} is {spec.dtype} of {spec.shape}, its step {step.dtype} of {step.shape}"
+        )
     with np.errstate(all="ignore"):
         try:
-            forms[step.dtype].apply(
+            form.apply(
                 old.view(np.float32).reshape(rows, -1),
                 moved,
                 new.view(np.float32).reshape(rows, -1),

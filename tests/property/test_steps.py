@@ -220,7 +220,7 @@ def test_a_step_of_another_size_is_refused(codec: str, num_bytes: int) -> None:
 def test_a_step_of_no_known_form_is_refused(dtype: str) -> None:
     step = TensorSpec("params", "w", dtype, (4,), bytes(32))
     came: Any = memoryview(bytes(4 * DTYPES[dtype]))
-    with pytest.raises(LayoutError, match=f"w is float32, its step {dtype}"):
+    with pytest.raises(LayoutError, match=f"w is float32 of .*, its step {dtype}"):
         advance(spec_of((4, 10)), step, memoryview(bytes(160)), came, memoryview(bytearray(160)))
 
 
@@ -234,3 +234,27 @@ def test_any_bytes_of_the_right_size_lead_somewhere_or_are_refused(
         assert carried_out(stepper, BASE, step).shape == (4, 10)
     except RemoteProtocolError:
         return
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "of_step"),
+    [
+        ((), "uint8", (4,)),
+        ((), "int32", (2, 1)),
+        ((10,), "int32", (2, 1)),
+        ((4, 10), "uint8", (55,)),
+        ((4, 10), "uint8", (4, 14)),
+        ((4, 10), "int32", (2, 0)),
+        ((4, 10), "int32", (3, 4)),
+        ((4, 10), "int32", (2, 41)),
+        ((4, 10), "int32", (8,)),
+    ],
+)
+def test_a_step_of_a_shape_that_its_tensor_has_none_of_is_refused(
+    shape: tuple[int, ...], dtype: str, of_step: tuple[int, ...]
+) -> None:
+    num_bytes = 4 * math.prod(shape)
+    came = memoryview(bytes(math.prod(of_step) * DTYPES[dtype]))
+    base, into = memoryview(bytes(num_bytes)), memoryview(bytearray(num_bytes))
+    with pytest.raises(LayoutError, match="w is float32 of .*, its step "):
+        advance(spec_of(shape), spec_of(of_step, dtype), base, came, into)
