@@ -256,5 +256,5 @@ def test_a_step_of_a_shape_that_its_tensor_has_none_of_is_refused(
     num_bytes = 4 * math.prod(shape)
     came = memoryview(bytes(math.prod(of_step) * DTYPES[dtype]))
     base, into = memoryview(bytes(num_bytes)), memoryview(bytearray(num_bytes))
-    with pytest.raises(LayoutError, match="w is float32 of .*, its step "):
+    with pytest.raises(LayoutError, match=r"w is float32 of .*, its step "):
         advance(spec_of(shape), spec_of(of_step, dtype), base, came, into)
