@@ -10,9 +10,9 @@ from coordinator.tokens import token_with
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
 from protocol.manifest import Manifest, conflicts, differences
-from protocol.wire.messages import MAX_MEMBERS, WIRE_VERSION, Join, Ready
+from protocol.wire.messages import MAX_MEMBERS, WIRE_VERSION, Join
 
-__all__ = ["REVOKED", "ROLES", "model_differences", "reason_against", "taken_over"]
+__all__ = ["REVOKED", "ROLES", "reason_against", "taken_over"]
 
 REVOKED = "this key was revoked: the run goes on without it, under whatever name"
 
@@ -112,22 +112,3 @@ def _room(book: Book, join: Join) -> str | None:
     if join.name not in book.entries and len(book.entries) >= MAX_MEMBERS:
         return f"the run is full: {MAX_MEMBERS} members"
     return None
-
-
-def model_differences(book: Book, ready: Ready) -> str | None:
-    """Say which digest of a node's model is not the run's, or None when both are."""
-    if ready.schema != book.schema:
-        return (
-            f"schema: the shared tensors of your model have other names, shapes or types "
-            f"({_short(ready.schema)}) than the run's ({_short(book.schema)})"
-        )
-    if ready.init != book.init:
-        return (
-            f"init: your initial model ({_short(ready.init)}) is not the run's "
-            f"({_short(book.init)}): another version of torch, or another kind of processor"
-        )
-    return None
-
-
-def _short(digest: bytes) -> str:
-    return digest.hex()[:8]

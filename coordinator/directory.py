@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from coordinator.administration import Order, carry_out
-from coordinator.admission import REVOKED, model_differences, reason_against, taken_over
+from coordinator.admission import REVOKED, reason_against, taken_over
 from coordinator.book import UNKNOWN_INSTANCE, Book, Entry
 from coordinator.bulletin import Bulletin
 from coordinator.gate import Gate
@@ -21,7 +21,7 @@ from coordinator.sessions import Session, Sessions
 from coordinator.tokens import token_with
 from protocol.errors import ConfigError, RemoteProtocolError
 from protocol.ids import PeerId
-from protocol.manifest import Manifest, conflicts
+from protocol.manifest import Manifest, conflicts, model_differences
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.fields import as_text
 from protocol.wire.messages import (
@@ -365,7 +365,7 @@ class Directory:
             return
         if not book.schema:
             book.schema, book.init = ready.schema, ready.init
-        odd = model_differences(book, ready)
+        odd = model_differences((ready.schema, ready.init), (book.schema, book.init))
         if odd:
             yield from self._turn_away(session, odd, now_s)
             return

@@ -9,6 +9,7 @@ names what it needs by digest. So a torn one is noticed, and the one before it i
 shown to others only after its entry is on the disk. No torch: the node writes this.
 """
 
+import logging
 import mmap
 import os
 from base64 import b64decode, b64encode
@@ -19,6 +20,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from peer.cached import keep_view
 from peer.container import header_of
 from peer.durable import DRAFT, Appender, step, sync_file, write_whole
 from peer.entries import ENTRIES, Collected, Entry, Finished, Good, Past, WrittenRecord, record_of
@@ -38,9 +40,11 @@ from protocol.errors import ConfigError, KinfolkError
 from protocol.wire.codec import decode_document
 from protocol.wire.digest import DIGEST_BYTES, digest
 from protocol.wire.layout import Layout
-from protocol.wire.messages import SnapshotManifest
+from protocol.wire.messages import SignedView, SnapshotManifest
 
 __all__ = ["Journal", "has_journal", "read_past"]
+
+_log = logging.getLogger(__name__)
 
 KEPT = 2  # entries of each kind: the newest, and the one for when that is torn
 _FINISHED, _COLLECTED = "finished", "collected"
@@ -93,6 +97,13 @@ class Journal:
             where = error.filename or self._directory
             return f"{where} cannot be written: {error.strerror or error}"
         return ""
+
+    def view(self, signed: SignedView) -> None:
+        """Keep the newest view beside it; one that no disk takes is told, the next one is tried."""
+        try:
+            keep_view(self._directory, signed, sync=self._sync)
+        except OSError as error:
+            _log.warning("the view is not kept: %s", error.strerror or error)
 
     def _finish(self, entry: Finished) -> str:
         if self._records is not None:

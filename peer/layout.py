@@ -14,6 +14,7 @@ __all__ = [
     "snapshot_file",
     "snapshot_folder",
     "state_folder",
+    "view_file",
 ]
 
 
@@ -49,6 +50,10 @@ def journal_folder(directory: Path) -> Path:
 
 def refusals_file(directory: Path) -> Path:
     return state_folder(directory) / "refused.json"
+
+
+def view_file(directory: Path) -> Path:
+    return state_folder(directory) / "view"
 
 
 def records_file(directory: Path) -> Path:

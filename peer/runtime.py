@@ -68,6 +68,7 @@ from protocol.clock import Clock, wall_s
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
 from protocol.transport.base import Caller, CallerEvent, Pollable, Transport
+from protocol.wire.messages import SignedView
 from protocol.wire.shelf import Status
 
 __all__ = ["Runtime", "Sockets"]
@@ -122,6 +123,7 @@ class Runtime:
         self._pulls = Pulls()
         self._trainer: TrainerProcess | None = None
         self._scribe: Scribe | None = None
+        self._view: SignedView | None = None  # the newest
         self._unkept = 0  # finished rounds on their way into the journal
         self._held: Publish | None = None  # waits for them
         self._refusals = Refusals(refuse=self._refuse, tell=self._chronicle.happened)
@@ -276,6 +278,9 @@ class Runtime:
                 self._server.members(names)
                 self._weather.members(names)
                 self._server.view(epoch, signed)
+                self._view = signed
+                if self._scribe is not None:
+                    self._scribe.view(signed)
             case Open(run, schema, kept):
                 self._server.open(run, schema, kept=kept)
             case Tell():
@@ -371,6 +376,8 @@ class Runtime:
         self._refusals.open(self._directory)
         journal = Journal(self._directory, past)
         self._scribe = self._open.enter_context(Scribe(journal, events=self._events))
+        if self._view is not None:
+            self._scribe.view(self._view)
         log = self._directory / LOG
         self._trainer = self._open.enter_context(TrainerProcess(log, threads=self._threads))
         self._poller.add(self._trainer.pipe.fileno())

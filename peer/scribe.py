@@ -9,6 +9,7 @@ from peer.dataplane.events import Crashed, Event, Journalled
 from peer.dataplane.inbox import Inbox
 from peer.effects import Keep
 from peer.journal import Journal
+from protocol.wire.messages import SignedView
 
 __all__ = ["Scribe"]
 
@@ -19,7 +20,8 @@ class Scribe:
     def __init__(self, journal: Journal, *, events: Inbox[Event]) -> None:
         self._journal = journal
         self._events = events
-        self._queue: SimpleQueue[Keep | None] = SimpleQueue()
+        self._queue: SimpleQueue[Keep | SignedView | None] = SimpleQueue()
+        self._newest: SignedView | None = None
         self._thread = Thread(target=self._run, name="journal", daemon=True)
 
     def __enter__(self) -> Self:
@@ -39,6 +41,11 @@ class Scribe:
         """Write this after what was given before; `Journalled` tells when it is there."""
         self._queue.put(keep)
 
+    def view(self, signed: SignedView) -> None:
+        """Keep this view, unless it is followed by a newer one before its turn comes."""
+        self._newest = signed
+        self._queue.put(signed)
+
     def finish(self) -> None:
         """Wait until all is written; nothing is taken after that."""
         if self._thread.is_alive():
@@ -48,6 +55,10 @@ class Scribe:
     def _run(self) -> None:
         try:
             while (keep := self._queue.get()) is not None:
+                if isinstance(keep, SignedView):
+                    if keep is self._newest:
+                        self._journal.view(keep)
+                    continue
                 self._events.put(Journalled(keep, self._journal.write(keep.entry)))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the node must hear of it
             self._events.put(Crashed("journal", error))

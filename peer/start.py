@@ -3,11 +3,12 @@
 import math
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from peer.cached import Cached, find_view
 from peer.data import ShardFacts, find_shard, shard_facts
 from peer.data.shard import read_stored
 from peer.dataplane.events import Event
@@ -36,7 +37,7 @@ from protocol.transport.chaos import Chaos
 from protocol.transport.keys import Identity, held_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from protocol.wire.membership import Membership, Patience
-from protocol.wire.messages import WIRE_VERSION, Join, Option
+from protocol.wire.messages import WIRE_VERSION, Join, Option, SignedView
 
 __all__ = ["Asked", "run_peer", "run_relay", "wishes_of"]
 
@@ -127,20 +128,25 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
         weather = _weather(asked, seat.name, clock)
         with closing(_transport(identity, seat.name, weather, clock)) as transport:
             bind = _bind(asked.bind, found.join)
+            cached = _cached(asked, seat, found.join, display)
             events: Inbox[Event] = Inbox(transport.wake())
-            with (
-                Server(
+
+            def serving(at: HostPort) -> Server:
+                return Server(
                     transport,
-                    bind=bind.endpoint,
+                    bind=at.endpoint,
                     name=seat.name,
                     sign_secret=identity.sign_secret,
                     events=events,
                     max_bytes_s=math.inf if asked.max_mbit is None else asked.max_mbit * 125_000,
-                ) as server,
-                Puller(transport, events=events) as puller,
-            ):
+                )
+
+            with ExitStack() as stack:
+                server = _bound(stack, serving, bind, before=cached.address)
+                puller = stack.enter_context(Puller(transport, events=events))
                 address = _advertised(asked.advertise, bind, server.address, found.join)
-                node = _node(asked, seat, found, address=address, sign_key=identity.sign_public)
+                keys = address, identity.sign_public
+                node = _node(asked, seat, found, keys, cached=cached.signed)
                 display.line(_greeting(seat, address, found.join))
                 join = found.join
                 return Runtime(
@@ -160,6 +166,31 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
                 ).run()
 
 
+def _cached(asked: Asked, seat: _Seat, join: JoinString, display: Display) -> Cached:
+    """The view that an earlier process of this peer has kept, where it is to go on."""
+    if not asked.resume:
+        return Cached()
+    cached = find_view(asked.out, seat.name, join.sign_key)
+    for trouble in cached.troubles:
+        display.line(f"{seat.name}: {trouble}; this peer waits for the coordinator")
+    return cached
+
+
+def _bound(
+    stack: ExitStack, serving: Callable[[HostPort], Server], bind: HostPort, *, before: str
+) -> Server:
+    """Serve at the port of an earlier process where any would do: the others call it there.
+
+    Raises:
+        AddressError: the address that was asked for is in use, or not of this machine.
+    """
+    if before and not bind.port:
+        port = parse_host_port(before, default_port=0).port
+        with suppress(AddressError):
+            return stack.enter_context(serving(HostPort(bind.host, port)))
+    return stack.enter_context(serving(bind))
+
+
 def _weather(asked: Asked, me: PeerId, clock: Clock) -> PeerWeather:
     """The faults of the run, whose time began before this process did where a launcher says so."""
     began = os.environ.get(BEGAN)
@@ -173,7 +204,15 @@ def _transport(keys: Identity, me: PeerId, weather: PeerWeather, clock: Clock) -
     return Chaos(zeromq, weather, clock=clock, seed=me.encode()) if weather else zeromq
 
 
-def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key: bytes) -> Node:
+def _node(
+    asked: Asked,
+    seat: _Seat,
+    found: FoundJoin,
+    keys: tuple[str, bytes],  # where the others reach it, and what they verify with
+    *,
+    cached: SignedView | None,
+) -> Node:
+    address, sign_key = keys
     join = Join(
         version=WIRE_VERSION,
         token=found.join.token,
@@ -189,6 +228,7 @@ def _node(asked: Asked, seat: _Seat, found: FoundJoin, *, address: str, sign_key
         sign_key=found.join.sign_key,
         where=f"{found.join.address} (from {found.source})",
         patience=Patience(give_up_s=asked.patience_s),
+        cached=cached,
     )
     plan = Plan(
         me=seat.name,

@@ -22,6 +22,7 @@ __all__ = [
     "Manifest",
     "conflicts",
     "differences",
+    "model_differences",
     "parse_assignment",
 ]
 
@@ -147,6 +148,26 @@ def differences(asked: Mapping[str, Scalar], run: Mapping[str, Scalar]) -> list[
 def conflicts(asked: Mapping[str, Scalar], fixed: Mapping[str, Scalar]) -> list[str]:
     """Name the lines that differ while the run is not settled: what it lacks may still come."""
     return differences({key: value for key, value in asked.items() if key in fixed}, fixed)
+
+
+def model_differences(ours: tuple[bytes, bytes], run: tuple[bytes, bytes]) -> str:
+    """Say which digest of a node's model, (layout, start), is not the run's; empty if both are."""
+    (schema, init), (run_schema, run_init) = ours, run
+    if schema != run_schema:
+        return (
+            f"schema: the shared tensors of your model have other names, shapes or types "
+            f"({_short(schema)}) than the run's ({_short(run_schema)})"
+        )
+    if init != run_init:
+        return (
+            f"init: your initial model ({_short(init)}) is not the run's "
+            f"({_short(run_init)}): another version of torch, or another kind of processor"
+        )
+    return ""
+
+
+def _short(digest: bytes) -> str:
+    return digest.hex()[:8]
 
 
 def parse_assignment(text: str) -> tuple[str, Scalar]:

@@ -169,6 +169,8 @@ class PeerHost:
         self.over = self.over or Over(-signal.SIGKILL, "killed")
         self.was_killed = True
         self._shelf = None
+        if self._journal is not None and self._view is not None:
+            self._journal.view(self._view[1])  # as a real one has done all the while
         self._chronicle.abandon()
         self._let_go()
 

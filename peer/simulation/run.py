@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
+from peer.cached import find_view
 from peer.chronicle import Chronicle
 from peer.data import shard_facts
 from peer.data.archive import replacing
@@ -180,7 +181,7 @@ def host_of(
         name=me,
         role=role.value,
         instance=key_of(me, f"instance {start}")[:8],
-        address=f"tcp://{me}:{start}",
+        address=f"tcp://{me}:1",
         sign_key=sign_public(key_of(me, "sign")),
         wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
     )
@@ -196,7 +197,9 @@ def host_of(
         faults=experiment.faults,
         resume=start > 1,
     )
-    membership = Membership(join, sign_key=world.coordinator.join.sign_key, where="here")
+    sign_key = world.coordinator.join.sign_key
+    cached = find_view(directory.root, me, sign_key).signed if plan.resume else None
+    membership = Membership(join, sign_key=sign_key, where="here", cached=cached)
     return PeerHost(
         Node(plan, membership),
         sign_secret=key_of(me, "sign"),

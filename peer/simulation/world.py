@@ -431,10 +431,10 @@ class World:
         host.kill()
         before, self._dialled = self._dialled, {}
         for (asker, answerer), is_up in before.items():
-            if name not in (asker, answerer):
-                self._dialled[asker, answerer] = is_up
-            elif answerer == name and is_up:  # nothing is at that address any more
-                self._down(asker, name)
+            if asker != name:  # who calls it goes on trying: it comes back to the same address
+                self._dialled[asker, answerer] = is_up and answerer != name
+                if answerer == name and is_up:
+                    self._down(asker, name)
 
     def _start(self, name: PeerId) -> None:
         """Start a peer that was killed, or is late; not where others have finished, and none plays.

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from protocol.errors import ConfigError, RemoteProtocolError
 from protocol.ids import RunId
-from protocol.manifest import Manifest, differences
+from protocol.manifest import Manifest, differences, model_differences
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.membership_effects import (
     CoordinatorBack,
@@ -77,6 +77,7 @@ NEVER_CONNECTED = (
     "nothing answers there: it is not running, a firewall is in the way, or its key is another "
     "than the join string's"
 )
+ASSUMED_LEASE_S = 15.0  # of a coordinator that is yet to be heard
 MIN_LEASE_S = 1.0  # whatever a coordinator says, so that it cannot make a node spin
 
 
@@ -85,13 +86,20 @@ class Patience:
     give_up_s: float = 60.0  # for the first admission, > 0
     answer_s: float = 2.0  # before a message is repeated for the first time; then it doubles
     answer_max_s: float = 10.0  # and stays there, >= answer_s
+    cached_s: float = 5.0  # for the first admission, where there is a view to go on from without it
 
 
 class Membership:
     """One node in one run, by the coordinator's word."""
 
     def __init__(
-        self, join: Join, *, sign_key: bytes, where: str, patience: Patience | None = None
+        self,
+        join: Join,
+        *,
+        sign_key: bytes,
+        where: str,
+        patience: Patience | None = None,
+        cached: SignedView | None = None,
     ) -> None:
         """Prepare; nothing is said before `connected`.
 
@@ -100,10 +108,13 @@ class Membership:
             sign_key: the coordinator's, from the join string; other signatures are worth nothing.
             where: the coordinator's address, for texts only.
             patience: the defaults suit a LAN.
+            cached: a view of a run that has begun, in which this node takes part: where nobody
+                answers, it goes on by that.
 
         Raises:
             ConfigError: the wishes are no manifest.
         """
+        self._cached = cached
         self._join = join
         self._wishes = Manifest.from_options(join.wishes)
         self._sign_key = sign_key
@@ -199,6 +210,8 @@ class Membership:
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         if self._over:
             return ()
+        if self._cached is not None and now_s >= self._started_at_s + self._cached_s:
+            return (*self._go_on(now_s), *self._rest(now_s))
         if not self._lease_s and now_s >= self._started_at_s + self._patience.give_up_s:
             self._over = True
             return (GaveUp(self._given_up()),)
@@ -221,6 +234,11 @@ class Membership:
     def ready(self, schema: bytes, init: bytes, now_s: float) -> tuple[Effect, ...]:
         """Answer `Settled` with the digests of the model: of its layout, and of its start."""
         self._ready = Ready(schema, init)
+        if not self._admitted and self._view is not None and self._view.schema:
+            odd = model_differences((schema, init), (self._view.schema, self._view.init))
+            if odd:  # as the coordinator would say, were it there
+                self._over = True
+                return (Refused(odd),)
         return (*self._advance(now_s), *self._rest(now_s))
 
     def report(self, round_no: int, phase: str, now_s: float) -> tuple[Effect, ...]:
@@ -283,11 +301,46 @@ class Membership:
         if self._over:
             return ()
         at_s = self._speak_at_s
+        if self._cached is not None:
+            at_s = min(at_s, self._started_at_s + self._cached_s)
         if not self._lease_s:
             at_s = min(at_s, self._started_at_s + self._patience.give_up_s)
         elif not self._lost:
             at_s = min(at_s, self._heard_at_s + self._lease_s)
         return (WakeAt(max(at_s, now_s)),)
+
+    @property
+    def _cached_s(self) -> float:
+        return min(self._patience.cached_s, self._patience.give_up_s)
+
+    def _go_on(self, now_s: float) -> tuple[Effect, ...]:
+        """Nobody has answered: take part by the view that was kept, until the coordinator is back.
+
+        It is registered with as soon as it answers, under the same name and key.
+        """
+        cached, self._cached = self._cached, None
+        if cached is None:
+            return ()
+        try:
+            view = open_view(cached, self._sign_key).view
+        except RemoteProtocolError as error:
+            _log.warning("dropped the view that was kept where=%s: %s", self._where, error)
+            return ()
+        options = Manifest.from_options(view.options)
+        odd = differences(self._wishes, options)
+        if odd:
+            self._over = True
+            return (Refused("; ".join(odd)),)
+        self._run, self._options = RunId(view.run), options
+        self._lost, self._lease_s, self._heard_at_s = True, ASSUMED_LEASE_S, now_s
+        number = f"{view.epoch.incarnation}.{view.epoch.counter}"
+        waited_s = now_s - self._started_at_s
+        lost = CoordinatorLost(
+            f"{self._where} has not answered in {waited_s:.0f} s: {self._trouble}; going on by the "
+            f"view of epoch {number}, which was kept"
+        )
+        told = self._take_view(cached)
+        return (lost, *told, *(() if self._over else (Settled(self._run, options),)))
 
     def _given_up(self) -> str:
         waited_s = self._patience.give_up_s
@@ -326,6 +379,7 @@ class Membership:
             raise RemoteProtocolError("the coordinator leads another run now")
         options = Manifest.from_options(message.options)
         effects = list(self._take_view(message.view, run=RunId(message.run)))
+        self._cached = None
         self._run = RunId(message.run)
         self._admitted = True
         self._lease_s = max(message.lease_s, MIN_LEASE_S)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from peer.options.fields import Value
+from protocol.ids import PeerId
 from tests.faults.toyland import NAMES, Story, tell
 
 ROUNDS = 8
@@ -55,6 +56,10 @@ PLANS = {
     + table("freeze", "at_round = 3", "for_rounds = 1", 'peer = "c"'),
     "slow": table("slow", "at_round = 2", "factor = 8", 'peer = "d"'),
     "coordinator": table("coordinator-down", "at_s = 2") + table("coordinator-up", "at_s = 9"),
+    "kill-while-the-coordinator-is-down": table("coordinator-down", "at_s = 2", "for_s = 12")
+    + table("kill", "at_s = 3", "for_s = 2", 'peer = "b"'),
+    "kill-and-no-coordinator-again": table("coordinator-down", "at_s = 2")
+    + table("kill", "at_s = 3", "for_s = 2", 'peers = ["b", "c"]'),
     "weather": WEATHER,
     "comers-and-goers": table("join", "at_s = 4", 'peer = "b"')
     + table("leave", "at_s = 6", 'peers = ["c", "d"]'),
@@ -132,6 +137,26 @@ def test_a_run_of_which_everybody_was_killed_goes_on_where_it_was(tmp_path: Path
         done = [n for n, event in story.rounds(name).items() if event.at_s < second.at_s]
         assert second.fields["resumed_after"] == max(done)
         assert list(story.rounds(name)) == list(range(1, ROUNDS + 1))  # each once, and in order
+
+
+@pytest.mark.parametrize(
+    "plan", ["kill-while-the-coordinator-is-down", "kill-and-no-coordinator-again"]
+)
+def test_who_comes_back_while_no_coordinator_is_there_goes_on_by_the_view_that_it_kept(
+    tmp_path: Path, plan: str
+) -> None:
+    story = tell(tmp_path, PLANS[plan], 1, rounds=ROUNDS, **PACES["all"])
+    assert story.ends == dict.fromkeys(NAMES, FINISHED)
+    events = story.events[PeerId("b")]
+    (lost,) = [event.fields["reason"] for event in events if event.name == "coordinator-lost"]
+    assert "has not answered in 5 s" in str(lost)
+    assert "going on by the view of epoch" in str(lost)
+    assert story.starts("b")[1].fields["resumed_after"] == 2
+    assert any(event.name == "coordinator-back" for event in events) == ("while" in plan)
+    for name in NAMES:  # with quorum 1 nobody was given up: all of it as if nothing had happened
+        rounds = story.rounds(name)
+        assert list(rounds) == list(range(1, ROUNDS + 1))
+        assert not any(event.fields["missing"] for event in rounds.values())
 
 
 def test_a_run_ends_without_those_who_are_frozen_for_good_or_come_too_late(tmp_path: Path) -> None:

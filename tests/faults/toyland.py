@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 import torch
 
 from peer.admission import first_unfinite
+from peer.cached import find_view
 from peer.chronicle import Chronicle
 from peer.data import ShardFacts, shard_facts
 from peer.display import Silence
@@ -289,7 +290,7 @@ def _host(
         name=me,
         role=Role.PEER.value,
         instance=key_of(me, f"instance {start}")[:8],
-        address=f"tcp://{me}:{start}",
+        address=f"tcp://{me}:1",
         sign_key=sign_public(key_of(me, "sign")),
         wishes=tuple(Option(key, value) for key, value in sorted(wishes.items())),
     )
@@ -304,8 +305,10 @@ def _host(
         faults=faults,
         resume=start > 1,
     )
+    sign_key = coordinator.sign_key
+    cached = find_view(folder, me, sign_key).signed if plan.resume else None
     return PeerHost(
-        Node(plan, Membership(join, sign_key=coordinator.sign_key, where="here")),
+        Node(plan, Membership(join, sign_key=sign_key, where="here", cached=cached)),
         sign_secret=key_of(me, "sign"),
         fabric=world,
         engine=engine,
