@@ -10,6 +10,7 @@ from pathlib import Path
 from select import select
 from threading import Event as Flag
 from threading import Thread
+from typing import Any
 
 from peer.dataplane.events import Crashed, Event, Misbehaved, Pulled, PullFailed, ShutOut
 from peer.dataplane.inbox import Inbox
@@ -78,8 +79,10 @@ def keep_shop(pipe: Connection, shop: Shop, max_bytes_s: float = math.inf) -> No
                 match pipe.recv():
                     case dict() as names:
                         server.members(names)
+                        pipe.send("done")
                     case list() as refused:
                         server.refuse(refused)
+                        pipe.send("done")
                     case _:
                         told = [e for e in events.drain() if isinstance(e, Misbehaved | ShutOut)]
                         pipe.send((footprint(), told))
@@ -119,15 +122,18 @@ class Port:
         self.told: list[Event] = []
 
     def admit(self, names: dict[bytes, PeerId]) -> None:
-        self._pipe.send(names)
+        assert self._order(names) == "done"
 
     def refuse(self, keys: Iterable[bytes]) -> None:
-        self._pipe.send(list(keys))
+        assert self._order(list(keys)) == "done"
+
+    def _order(self, order: object) -> Any:
+        self._pipe.send(order)
+        assert self._pipe.poll(WITHIN_S)
+        return self._pipe.recv()
 
     def footprint(self) -> Footprint:
-        self._pipe.send("footprint")
-        assert self._pipe.poll(WITHIN_S)
-        seen, told = self._pipe.recv()
+        seen, told = self._order("footprint")
         self.told += told
         assert isinstance(seen, Footprint)
         return seen

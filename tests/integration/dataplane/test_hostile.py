@@ -282,6 +282,23 @@ def test_readers_that_never_read_cost_little_and_the_others_nothing(
                 check()
 
 
+def test_a_key_that_is_revoked_in_mid_transfer_is_cut_and_leaves_nothing(
+    counter: Port, shop: Shop, keys: Keys
+) -> None:
+    revoked = keys[0][7]
+    others = {key: name for key, name in shop.names.items() if key != revoked.curve_public}
+    with counter.bounded(grown_bytes=16 * MIB), member(counter, keys[0][0]) as friend:
+        for _ in range(4):
+            with member(counter, revoked) as reader:
+                reader.say(Get(1, shop.ref.digest, 0, BODY_BYTES, MAX_PIECE_BYTES, 2))
+                assert reader.hear() == Data(1, 0)
+                counter.admit(others)
+                assert reader.event() is CallerEvent.DISCONNECTED
+                assert reader.event() is CallerEvent.REFUSED
+                friend.ask()
+                counter.admit(shop.names)
+
+
 def test_who_was_shut_out_is_not_let_in_by_the_next_process(
     shop: Shop, counter: Port, keys: Keys
 ) -> None:
