@@ -28,8 +28,8 @@ class Learner:
     solver: Solver
     mixer_state: State
     solver_state: State
-    start: Start  # where this round's training begins; once it is published, the result
-    trained: Trained  # the newest result, in full
+    start: Start  # where this round's training begins; once nothing needs it, the result
+    trained: Trained  # the newest result, in full; from MIX to TRAIN, the start in its place
     sent: Trained  # what the others are told in its place: the same, unless this peer attacks
     round_no: int  # of that result; 0 is the initial model
     inspector: Inspector
@@ -40,6 +40,7 @@ class Learner:
     base: bytes = b""  # digest of the start point that `trained` came from
     memory: bytes = b""  # of the aggregator's memory there
     degree: int = 0
+    relay: str = ""  # of this round: it may be told how far the start was from the result
     num_rounds: int = 0  # trained so far: the budget of those who train alone
     published: SnapshotRef | None = None  # the newest result as all others can have it
     unsaved: str = ""  # why the personal model of this round could not be written

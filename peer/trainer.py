@@ -60,7 +60,7 @@ from peer.work import (
 from protocol.codecs import Coder
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
-from protocol.params import NO_STATE
+from protocol.params import NO_STATE, NOTHING
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.steps import Stepper
 from protocol.tensors import spec_body
@@ -199,7 +199,15 @@ class Trainer:
         learner.start = owned(mixed.start)
         if learner.common is None and Need.RELAY_MODEL in learner.bench.settings.recipe.needs:
             learner.start = with_relay_model(learner.start, PeerId(command.relay), others)
-        learner.degree = command.degree
+        learner.degree, learner.relay = command.degree, command.relay
+        # The start is all that training needs: a peer that waits for its turn costs one model.
+        learner.trained = learner.sent = replace(
+            learner.trained,
+            params=learner.start.params,
+            buffers=learner.start.buffers,
+            extras=NOTHING,
+            personal=None,
+        )
         return mix_done(command.round_no, mixed, seconds)
 
     def _mixed(self, learner: Learner, others: list[Contribution], command: Mix) -> Mixed | PeerId:
@@ -281,6 +289,8 @@ class Trainer:
             learner.bench.save_model(point.params, point.buffers, command.round_no, point.name)
         except DataError as error:  # the one before stays; the round goes on
             learner.unsaved = str(error.args[0])
+        if not learner.relay:
+            _let_go(learner)
         return found.told(command.round_no, time.perf_counter() - began_s)
 
     def publish(self, command: Publish) -> Published:
@@ -324,8 +334,7 @@ class Trainer:
         published = remembered(
             learner.bench.directory, published, memory_of(learner), shared, learner.unsaved
         )
-        # Nothing needs where the round began any more: a peer at rest costs one model.
-        learner.start = Start(learner.trained.params, learner.trained.buffers)
+        _let_go(learner)
         return published
 
     # -- after the run -----------------------------------------------------------------------------
@@ -353,6 +362,11 @@ class Trainer:
         if self._learner is None:
             raise LocalProtocolError("the trainer was given work before Prepare")
         return self._learner
+
+
+def _let_go(learner: Learner) -> None:
+    """Nothing needs where the round began any more: a peer at rest costs one model."""
+    learner.start = Start(learner.trained.params, learner.trained.buffers)
 
 
 def _stepped(learner: Learner, stepper: Stepper, shared: Trained) -> tuple[Trained, Trained | None]:

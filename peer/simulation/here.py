@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 
@@ -11,7 +12,7 @@ from peer.relay_trainer import RelayTrainer
 from peer.roles import Role
 from peer.simulation.engine import Pending
 from peer.trainer import Trainer
-from peer.work import Command, Failed, Prepare, Reply
+from peer.work import Command, Failed, Prepare, Reply, Train
 from protocol.errors import KinfolkError, LocalProtocolError, OperatorError
 from protocol.ids import PeerId
 from protocol.wire.fields import as_text
@@ -24,14 +25,23 @@ _OWN_PAGES_BYTES = 1 << 16
 
 
 class InProcess:
-    """One trainer for each peer; they share models and initial points."""
+    """One trainer for each peer; they share models and initial points.
+
+    Training is put off until its result is asked for: its peer holds two models from then on.
+    """
 
     def __init__(self) -> None:
         _return_what_is_freed()
         self._pool = ModelPool()
         self._trainers: dict[PeerId, Trainer | RelayTrainer] = {}
+        self._put_off: dict[PeerId, Pending] = {}
 
     def submit(self, peer: PeerId, command: Command) -> Pending:
+        if (before := self._put_off.pop(peer, None)) is not None:
+            before()
+        if isinstance(command, Train) and peer in self._trainers:
+            self._put_off[peer] = cache(lambda: self._answer(peer, command))
+            return self._put_off[peer]
         reply = self._answer(peer, command)
         return lambda: reply
 
@@ -52,9 +62,11 @@ class InProcess:
         return reply
 
     def forget(self, peer: PeerId) -> None:
+        self._put_off.pop(peer, None)
         self._trainers.pop(peer, None)
 
     def close(self) -> None:
+        self._put_off.clear()
         self._trainers.clear()
 
 

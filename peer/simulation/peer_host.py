@@ -409,6 +409,8 @@ class PeerHost:
 
 def _timed(reply: Reply, seconds: float) -> Reply:
     """The same answer, with the virtual time that it took."""
-    if isinstance(reply, MixDone | TrainDone | Evaluated | AloneDone):
+    if isinstance(reply, TrainDone):
+        return replace(reply, seconds=seconds, twin_seconds=0.0)  # a twin takes no virtual time
+    if isinstance(reply, MixDone | Evaluated | AloneDone):
         return replace(reply, seconds=seconds)
     return reply

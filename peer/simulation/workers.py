@@ -3,6 +3,10 @@
 Each peer belongs to one worker, by the order in which peers are first heard of. Answers of a worker
 come in the order of its commands; a thread for each takes them in, so that neither side ever waits
 for the other to read.
+
+From TRAIN to EVALUATE a peer holds two models, and all peers may be there at one instant of virtual
+time. So a worker is sent a few orders to train in advance, and one more for each peer that is to be
+evaluated; what is asked for before its turn is sent at once.
 """
 
 import os
@@ -18,12 +22,13 @@ from threading import Lock, Thread
 from peer.simulation.engine import Pending
 from peer.simulation.frames import Frames
 from peer.trainer_process import NOT_FOR_IT, blocked
-from peer.work import WORK, Command, Reply
+from peer.work import WORK, Command, Evaluate, Reply, Train
 from protocol.errors import KinfolkError, LocalProtocolError
 from protocol.ids import PeerId
 
 __all__ = ["WorkerLost", "Workers"]
 
+AHEAD = 8  # peers of a worker that are trained and not evaluated, so that it never idles
 QUIT_S = 5.0  # for a worker to end by itself, before it is ended
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -54,12 +59,20 @@ class Workers:
     def submit(self, peer: PeerId, command: Command) -> Pending:
         if peer not in self._of:
             self._of[peer] = self._workers[len(self._of) % len(self._workers)]
-        self._last[peer] = self._of[peer].submit(peer, command)
-        return self._last[peer].result
+        worker = self._of[peer]
+        future = self._last[peer] = worker.submit(peer, command)
+
+        def answer() -> Reply:
+            worker.hurry(peer, future)
+            return future.result()
+
+        return answer
 
     def forget(self, peer: PeerId) -> None:
         if peer in self._last:  # it stays where it is: it may come back
-            wait([self._last.pop(peer)])  # and finds on disk what it had begun, whatever the speed
+            last = self._last.pop(peer)
+            self._of[peer].hurry(peer, last)
+            wait([last])  # and finds on disk what it had begun, whatever the speed
             self._of[peer].forget(peer)
 
     def close(self) -> None:
@@ -85,22 +98,55 @@ class _Worker:
         self._lock = Lock()  # of what is open
         self._open: deque[Future[Reply]] = deque()  # commands without an answer yet, in order
         self._is_lost = False
+        self._held: dict[PeerId, list[tuple[Command, Future[Reply]]]] = {}  # not sent yet
+        self._two_models: set[PeerId] = set()  # told to train, and not to evaluate yet
+        self._ahead = AHEAD
         self._reader = Thread(target=self._read, name="simulation worker")
         self._reader.start()
 
     def submit(self, peer: PeerId, command: Command) -> Future[Reply]:
         future: Future[Reply] = Future()
+        is_full = isinstance(command, Train) and len(self._two_models) >= self._ahead
+        if peer in self._held or is_full:
+            self._held.setdefault(peer, []).append((command, future))
+        else:
+            self._send(peer, command, future)
+        return future
+
+    def hurry(self, peer: PeerId, future: Future[Reply]) -> None:
+        """The answer is needed now: send what was held of this peer.
+
+        Where peers take turns of different lengths, more of them are under way from then on.
+        """
+        if not future.done() and peer in self._held:
+            self._ahead += 1
+            self._release(peer)
+
+    def _release(self, peer: PeerId) -> None:
+        for command, future in self._held.pop(peer):
+            self._send(peer, command, future)
+
+    def _send(self, peer: PeerId, command: Command, future: Future[Reply]) -> None:
         with self._lock:
             if self._is_lost:
                 raise WorkerLost(self._last_words())
             self._open.append(future)
         with suppress(BrokenPipeError, ConnectionResetError):  # the reader hears of its end
             self._frames.send(peer.encode(), WORK.encode(command))
-        return future
+        if isinstance(command, Train):
+            self._two_models.add(peer)
+        elif isinstance(command, Evaluate):
+            self._has_one_model(peer)
+
+    def _has_one_model(self, peer: PeerId) -> None:
+        self._two_models.discard(peer)
+        if self._held and len(self._two_models) < self._ahead:
+            self._release(next(iter(self._held)))
 
     def forget(self, peer: PeerId) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
             self._frames.send(peer.encode(), b"")
+        self._has_one_model(peer)
 
     def hang_up(self) -> None:
         """Have it end by itself."""

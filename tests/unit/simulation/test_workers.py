@@ -68,7 +68,9 @@ def _untimed(reply: Reply, folder: Path) -> Reply:
         case Published():
             path = str(Path(reply.snapshot.path).relative_to(folder))
             return replace(reply, snapshot=replace(reply.snapshot, path=path))
-        case MixDone() | TrainDone() | Evaluated():
+        case TrainDone():
+            return replace(reply, seconds=0.0, twin_seconds=0.0)
+        case MixDone() | Evaluated():
             return replace(reply, seconds=0.0)
         case _:
             return reply
@@ -88,6 +90,41 @@ def test_workers_answer_as_this_process_does(tmp_path: Path, count: int) -> None
     assert not psutil.Process().children()
     kinds = [type(reply) for reply in expected[A]]
     assert kinds == [Prepared, MixDone, TrainDone, Evaluated, Published]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("asked", [(A, B, C), (C, B, A)])
+def test_a_worker_trains_few_peers_ahead_of_their_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[PeerId, ...]
+) -> None:
+    monkeypatch.setattr("peer.simulation.workers.AHEAD", 1)
+    data = shards(tmp_path)
+    with one_thread():
+        expected = played(InProcess(), data, tmp_path / "here")
+    workers = Workers(1)
+    try:
+        worker: Any = workers._workers[0]
+        for name in data:
+            assert isinstance(
+                workers.submit(name, prepare(name, data[name], tmp_path / "there"))(), Prepared
+            )
+            assert isinstance(workers.submit(name, ROUND[0])(), MixDone)
+        training = {name: workers.submit(name, Train(1)) for name in data}
+        assert (worker._two_models, list(worker._held)) == ({A}, [B, C])
+        for name in asked:
+            assert _untimed(training[name](), tmp_path) == expected[name][2]
+            evaluated = workers.submit(name, Evaluate(1))()
+            assert _untimed(evaluated, tmp_path) == expected[name][3]
+            assert name not in worker._two_models
+        assert not worker._held
+        # In turn nobody is asked for before it was sent. In reverse C is, which makes room for B.
+        assert worker._ahead == (1 if asked == (A, B, C) else 2)
+        late = workers.submit(A, Train(2))
+        workers.forget(A)
+        assert isinstance(late(), TrainDone)
+        assert not worker._two_models
+    finally:
+        workers.close()
 
 
 def test_a_worker_tells_what_a_person_must_change_forgets_and_dies_aloud(tmp_path: Path) -> None:
@@ -137,11 +174,49 @@ def test_trainers_of_one_process_share_a_model_and_work_that_nobody_prepared_is_
         engine.submit(A, Train(1))
 
 
-def test_a_peer_at_rest_holds_one_model(tmp_path: Path) -> None:
-    engine = InProcess()
-    for order in (prepare(A, shards(tmp_path)[A], tmp_path), *ROUND):
-        engine.submit(A, order)
-    learner = learner_of(engine, A)
-    points = (learner.start.params, learner.trained.params)
+def models_held(learner: Any) -> float:
+    """By start, newest result and what is told in its place."""
+    points = (learner.start.params, learner.trained.params, learner.sent.params)
     held = {tensor.data_ptr() for point in points for tensor in point.values()}
-    assert len(held) == len(learner.trained.params)
+    return len(held) / len(learner.trained.params)
+
+
+def test_a_peer_holds_two_models_from_training_to_evaluation_only(tmp_path: Path) -> None:
+    engine = InProcess()
+    engine.submit(A, prepare(A, shards(tmp_path)[A], tmp_path))
+    learner = learner_of(engine, A)
+    for round_no in (1, 2):
+        engine.submit(A, Mix(round_no, 0, (), ()))
+        trained = engine.submit(A, Train(round_no))
+        assert models_held(learner) == 1.0, "it is not trained before anybody asks"
+        assert trained() is trained()
+        assert models_held(learner) == 2.0
+        engine.submit(A, Evaluate(round_no))
+        assert models_held(learner) == 1.0
+        engine.submit(A, Publish(round_no))
+        assert models_held(learner) == 1.0
+
+
+def test_the_start_is_kept_until_a_relay_has_its_update(tmp_path: Path) -> None:
+    engine = InProcess()
+    ready = prepare(A, shards(tmp_path)[A], tmp_path)
+    for order in (ready, Mix(1, 0, (), (), "hub"), Train(1), Evaluate(1)):
+        engine.submit(A, order)
+    assert models_held(learner_of(engine, A)) == 2.0
+    published = engine.submit(A, Publish(1, update=True))()
+    assert isinstance(published, Published)
+    assert len(published.more) == 1
+    assert models_held(learner_of(engine, A)) == 1.0
+
+
+def test_training_that_was_put_off_is_done_before_the_next_order(tmp_path: Path) -> None:
+    engine = InProcess()
+    for order in (prepare(A, shards(tmp_path)[A], tmp_path), *ROUND[:2]):
+        engine.submit(A, order)
+    assert isinstance(engine.submit(A, Evaluate(1))(), Evaluated)
+    engine.submit(A, Publish(1))
+    assert isinstance(engine.submit(A, Mix(2, 0, (), ()))(), MixDone)
+    engine.submit(A, Train(2))
+    engine.forget(A)
+    with pytest.raises(LocalProtocolError, match="a was given work"):
+        engine.submit(A, Evaluate(2))
