@@ -131,17 +131,20 @@ class _TopK:
 
     def apply(self, base: Floats, step: Bytes, into: Floats) -> None:
         indexes, bits = step.view(np.int32).reshape(2, -1)
-        if not (indexes[1:] > indexes[:-1]).all():
-            raise RemoteProtocolError("indexes that do not rise")
-        if indexes[0] < 0 or indexes[-1] >= base.size:
-            raise RemoteProtocolError(
-                f"indexes from {indexes[0]} to {indexes[-1]}, must be in [0, {base.size})"
-            )
-        values = bits.view(np.float32)
-        if not np.isfinite(values).all():
-            raise RemoteProtocolError("a value that is not finite")
+        values, flat, last = bits.view(np.float32), into.reshape(-1), -1
+        if (low := indexes.min()) < 0 or (high := indexes.max()) >= base.size:
+            told = f"{low}" if low < 0 else f"{high}"
+            raise RemoteProtocolError(f"index {told}, must be in [0, {base.size})")
         np.copyto(into, base)
-        into.reshape(-1)[indexes] = values
+        for first in range(0, indexes.size, _BLOCK):
+            part = slice(first, first + _BLOCK)
+            at, new = indexes[part], values[part]
+            if at[0] <= last or not (at[1:] > at[:-1]).all():
+                raise RemoteProtocolError("indexes that do not rise")
+            if not np.isfinite(new).all():
+                raise RemoteProtocolError("a value that is not finite")
+            flat[at] = new
+            last = at[-1]
 
 
 STEPS: Final[Mapping[str, str]] = MappingProxyType(

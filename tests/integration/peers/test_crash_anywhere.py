@@ -11,6 +11,7 @@ import pytest
 from peer.ledger import read_events
 from peer.summary import read_summary
 from peer.verify import verify
+from protocol.steps import STEPS
 from tests.integration.peers.village import LOOPBACK, Process, User, Village, village
 from tests.unit.training.classroom import write_digits
 
@@ -20,7 +21,9 @@ PACE = {"pace__quorum": 1.0, "pace__bound_s": 120.0, "pace__drain_s": 60}
 LATEST_S = 0.5  # after a round was seen, until the kill: longer than a round takes
 
 
-def begin(place: Village, founders: str = NAMES) -> tuple[User, dict[str, Process]]:
+def begin(
+    place: Village, founders: str = NAMES, *, codec: str = "fp32"
+) -> tuple[User, dict[str, Process]]:
     for number, name in enumerate(founders):
         write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
     user = place.user()
@@ -30,6 +33,7 @@ def begin(place: Village, founders: str = NAMES) -> tuple[User, dict[str, Proces
         model="mlp",
         run__rounds=ROUNDS,
         run__seed=5,
+        share__codec=codec,
         **PACE,
     )
     return user, {name: user.peer(name) for name in founders}
@@ -40,10 +44,15 @@ def root_of(user: User) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def codec(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, codec: str) -> Iterator[Path]:
     """The run directory of a run without an accident."""
     with village(tmp_path_factory.mktemp("unbroken")) as place:
-        user, peers = begin(place)
+        user, peers = begin(place, codec=codec)
         for peer in peers.values():
             assert peer.end() == 0, peer.err
         yield root_of(user)
@@ -73,13 +82,21 @@ def kill(victim: Process, chance: Random) -> bool:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    ("codec", "seed"),
+    [
+        *(("fp32", seed) for seed in range(20)),
+        *((codec, seed) for codec in sorted(STEPS) for seed in range(4)),
+    ],
+    indirect=["codec"],
+    scope="module",
+)
 def test_a_peer_killed_at_a_random_moment_goes_on(
-    tmp_path: Path, unbroken: Path, seed: int
+    tmp_path: Path, unbroken: Path, codec: str, seed: int
 ) -> None:
     chance = Random(seed)
     with village(tmp_path) as place:
-        user, peers = begin(place)
+        user, peers = begin(place, codec=codec)
         name = chance.choice(NAMES)
         peers[name].wait_for_round(chance.randrange(1, ROUNDS - 5))
         is_silent = kill(peers[name], chance)

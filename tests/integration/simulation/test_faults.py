@@ -58,6 +58,13 @@ def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (EXAMPLE.read_text(), "the same: 52 snapshots of 6 peers in 11 rounds\n"),
         # shard3 plays 3 to 7, shard1 1 to 4, the others all
         (LIVES, "the same: 23 snapshots of 4 peers in 7 rounds\n"),
+        *(
+            (
+                f'{LIVES}[share]\ncodec = "{codec}"',
+                "the same: 23 snapshots of 4 peers in 7 rounds\n",
+            )
+            for codec in ("delta", "topk")
+        ),
     ],
     ids=["partition-and-dropout", "join-leave-loss"],
 )
