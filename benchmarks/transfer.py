@@ -24,9 +24,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from _children import Meter, Reading, running
-from _ours import Kinfolk, Shop, coded_bytes, make_shop, stall
+from _ours import Kinfolk, Shop, coded_bytes, make_shop, make_step_shop, stall
 from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, GrpcWeights, OneFrame, RawTcp, Way
 
+from protocol.steps import STEPS
 from protocol.transport.keys import new_identity
 
 MB = 1_000_000
@@ -193,14 +194,21 @@ class Field:
         return Case(name, way, self.num_bytes, readers, security, stalled)
 
     def coded(self, codec: str, security: str) -> Case:
-        """One reader, who decodes what came: fewer bytes that stand for as many."""
+        """One reader, who decodes what came: fewer bytes that stand for as many.
+
+        Steps are carried out by the puller, on what the reader holds, and checked.
+        """
         shapes = shapes_of(self.num_bytes)
         num_bytes = coded_bytes(shapes, codec)
         name = f"{codec}-{security}-{self.num_bytes}"
-        first, second = (body(self.folder / f"{name}-{n}", num_bytes, n) for n in (1, 2))
-        shop = make_shop(
-            (first, second), shapes, self._keys, is_clear=security == "clear", codec=codec
-        )
+        is_clear = security == "clear"
+        if codec in STEPS:
+            folder = self.folder / name
+            folder.mkdir()
+            shop = make_step_shop(folder, shapes, self._keys, is_clear=is_clear, codec=codec)
+        else:
+            first, second = (body(self.folder / f"{name}-{n}", num_bytes, n) for n in (1, 2))
+            shop = make_shop((first, second), shapes, self._keys, is_clear=is_clear, codec=codec)
         way = Kinfolk(shop, self.folder, is_mapped=True)
         return Case("kinfolk", way, self.num_bytes, 1, security, codec=codec, sent_bytes=num_bytes)
 
@@ -340,7 +348,7 @@ def everything(folder: Path, repetitions: int) -> None:
             if readers == 1:
                 cases += [
                     field.coded(codec, security)
-                    for codec in ("bf16", "int8")
+                    for codec in ("bf16", "int8", *STEPS)
                     for security in ("clear", "curve")
                 ]
             report(compare(cases, field.path, repetitions))

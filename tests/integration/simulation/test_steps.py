@@ -115,7 +115,7 @@ def test_a_late_joiner_begins_with_whole_results(tmp_path: Path, shards: Path, c
 RUNS = {
     "async": {"pace": 'mode = "async"'},
     "participation": {"participation": 0.6, "rounds": 10},
-    "influence": {"method": "kinfolk"},
+    "kinfolk": {"method": "kinfolk"},
     "relay-beside": {"method": "kinfolk", "more": "[relay]"},
     "batchnorm": {"model": "resnet20", "more": '[mix]\nbuffers = "average"'},
     "fedproto": {"method": "fedproto"},
