@@ -87,7 +87,7 @@ def make_step_shop(
     for number in (1, 2):
         steps, whole = [], []
         for matrix in before:
-            wanted = matrix + dice.standard_normal(matrix.shape, np.float32) / 100
+            wanted = matrix + dice.standard_normal(matrix.shape, np.float32) * np.float32(0.01)
             found = stepper.encode(matrix, wanted)
             if found is None:
                 raise RuntimeError("no step between finite numbers")
