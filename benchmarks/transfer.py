@@ -23,6 +23,7 @@ from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from _bars import bar
 from _children import Meter, Reading, running
 from _ours import Kinfolk, Shop, coded_bytes, make_shop, make_step_shop, stall
 from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, GrpcWeights, OneFrame, RawTcp, Way
@@ -249,13 +250,6 @@ def report(found: dict[Case, list[Run]]) -> None:
             "slowest_to_fastest": round(median(run.slowest_to_fastest for run in runs), 3),
         }
         print(json.dumps(line), flush=True)
-
-
-def bar(name: str, found: float, limit: float, *, at_most: bool = False) -> bool:
-    met = found <= limit if at_most else found >= limit
-    line = {"bar": name, "found": round(found, 3), "limit": limit, "met": met}
-    print(json.dumps(line), flush=True)
-    return met
 
 
 def ratio(found: dict[Case, list[Run]], one: str, other: str, *, security: str = "") -> float:
