@@ -47,9 +47,18 @@ class Chronicle:
         peer: PeerId,
         facts: ShardFacts | None,
         clock_s: Callable[[], float] = wall_s,
+        sync: bool = True,
     ) -> None:
-        """Tell of one peer; `clock_s` is the seconds since 1970, or those of virtual time."""
-        self._clock_s = clock_s
+        """Tell of one peer.
+
+        Args:
+            display: for the person who watches.
+            peer: its name.
+            facts: of its data; None: a relay.
+            clock_s: seconds since 1970, or those of virtual time.
+            sync: keep the run directory as `Ledger` does.
+        """
+        self._clock_s, self._sync = clock_s, sync
         self._display = display
         self._peer = peer
         self._role = Role.RELAY if facts is None else Role.PEER
@@ -80,7 +89,11 @@ class Chronicle:
             )
         records = past.records if past is not None else ()
         self._ledger = Ledger(
-            directory, tell=self._display.line, clock_s=self._clock_s, records=records
+            directory,
+            tell=self._display.line,
+            clock_s=self._clock_s,
+            records=records,
+            sync=self._sync,
         )
         self._directory = directory
         if records:

@@ -86,8 +86,8 @@ def tabulate(records: Sequence[RoundRecord]) -> Influence:
     return Influence(rounds, tuple(peers), client_weight, class_weight, client_loss)
 
 
-def write_influence(path: Path, influence: Influence) -> None:
-    """Write it whole or not at all.
+def write_influence(path: Path, influence: Influence, *, sync: bool = True) -> None:
+    """Write it whole or not at all, with `sync` whatever happens to the power.
 
     Raises:
         DataError: the file cannot be written.
@@ -101,6 +101,7 @@ def write_influence(path: Path, influence: Influence) -> None:
             "class_weight": influence.class_weight,
             "client_loss": influence.client_loss,
         },
+        sync=sync,
     )
 
 

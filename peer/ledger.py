@@ -46,6 +46,7 @@ class Ledger:
         tell: Callable[[str], None] = _log.warning,
         clock_s: Callable[[], float] = wall_s,
         records: Sequence[RoundRecord] = (),
+        sync: bool = True,
     ) -> None:
         """Open the files.
 
@@ -55,6 +56,8 @@ class Ledger:
             clock_s: seconds since 1970.
             records: of the rounds that an earlier process finished. What the files lack of them
                 is written now.
+            sync: have influence.npz follow the rounds, and files on the disk before it goes on.
+                Without, influence.npz comes at the end, whatever ends this peer.
 
         Raises:
             ConfigError: the directory cannot be written.
@@ -66,7 +69,7 @@ class Ledger:
             reason = error.strerror or error
             raise ConfigError(f"run directory {directory} cannot be written: {reason}") from None
         self._directory = directory
-        self._tell, self._clock_s = tell, clock_s
+        self._tell, self._clock_s, self._sync = tell, clock_s, sync
         self._records: list[RoundRecord] = []
         self._tabulated = 0  # records in influence.npz
         self._trouble: set[str] = set()  # files that could not be written the last time
@@ -116,17 +119,21 @@ class Ledger:
         """Write a round's event, and its weights into influence.npz; returns as `event` does."""
         line = self.event("round", **_round_fields(record))
         self._records.append(record)
-        if (len(self._records) - self._tabulated) * GROWTH >= len(self._records):
+        new = len(self._records) - self._tabulated
+        if self._sync and new * GROWTH >= len(self._records):
             self._tabulate()
         return line
 
     def summary(self, summary: PeerSummary) -> None:
         """Write summary.json, and what influence.npz still lacks."""
         self._tabulate()
-        self._attempt(SUMMARY, lambda: write_summary(self._directory / SUMMARY, summary))
+        path = self._directory / SUMMARY
+        self._attempt(SUMMARY, lambda: write_summary(path, summary, sync=self._sync))
 
     def abandon(self) -> None:
         """Let go of the files, whatever was still to be written."""
+        if not self._sync:
+            self._tabulate()
         self._events.close()
 
     def close(self) -> None:
@@ -137,10 +144,8 @@ class Ledger:
     def _tabulate(self) -> None:
         if self._tabulated == len(self._records):
             return
-        influence = tabulate(self._records)
-        if self._attempt(
-            INFLUENCE, lambda: write_influence(self._directory / INFLUENCE, influence)
-        ):
+        influence, path = tabulate(self._records), self._directory / INFLUENCE
+        if self._attempt(INFLUENCE, lambda: write_influence(path, influence, sync=self._sync)):
             self._tabulated = len(self._records)
 
     def _attempt(self, name: str, write: Callable[[], None]) -> bool:

@@ -129,13 +129,13 @@ def _accuracy(score: Score | None) -> float | None:
     return None if score is None or score.test_accuracy < 0.0 else float(score.test_accuracy)
 
 
-def write_summary(path: Path, summary: PeerSummary) -> None:
+def write_summary(path: Path, summary: PeerSummary, *, sync: bool = True) -> None:
     """Write it whole or not at all.
 
     Raises:
         DataError: the file cannot be written.
     """
-    with replacing(path) as file:
+    with replacing(path, sync=sync) as file:
         file.write(json.dumps(asdict(summary), indent=1).encode() + b"\n")
 
 

@@ -172,8 +172,10 @@ def _unzipped(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """Write a file whole or not at all: a temporary file beside it, synced, then renamed.
+
+    Without `sync` that holds for whatever ends the process, but not for a power that fails.
 
     Raises:
         DataError: the disk is full, or the folder cannot be written.
@@ -185,8 +187,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             with draft.open("xb") as file:
                 yield file
                 file.flush()
-                step("sync", path)
-                os.fsync(file.fileno())
+                if sync:
+                    step("sync", path)
+                    os.fsync(file.fileno())
             step("rename", path)
             draft.replace(path)
         except Exception:
@@ -196,9 +199,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise DataError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def write_archive(path: Path, arrays: Mapping[str, Array]) -> None:
+def write_archive(path: Path, arrays: Mapping[str, Array], *, sync: bool = True) -> None:
     """Write an `.npz` that any numpy reads: atomic, uncompressed, equal arrays to equal bytes."""
-    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as zipped:
+    with (
+        replacing(path, sync=sync) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as zipped,
+    ):
         for name, array in arrays.items():
             info = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             info.create_system = 3  # Unix, so that every machine writes the same bytes

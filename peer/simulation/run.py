@@ -206,7 +206,7 @@ def host_of(
         fabric=world,
         engine=engine,
         timing=world.timings.of(me),
-        chronicle=Chronicle(Silence(), peer=me, facts=facts, clock_s=world.now_s),
+        chronicle=Chronicle(Silence(), peer=me, facts=facts, clock_s=world.now_s, sync=sync),
         sync=sync,
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from peer.data.archive import write_archive
+from peer.durable import watched
 from peer.influence import read_influence, tabulate
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY, Ledger, read_events
 from peer.record import RoundRecord
@@ -81,6 +82,32 @@ def test_influence_is_tabulated_with_nan_where_a_peer_was_absent(tmp_path: Path)
     np.testing.assert_equal(influence.client_weight, [[0.25, 0.75, nan], [0.5, nan, 0.5]])
     np.testing.assert_equal(influence.client_loss, [[1.0, 2.0, nan], [3.0, nan, 4.0]])
     np.testing.assert_equal(influence.class_weight[1], [[1.0, 0.0], [nan, nan], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_ledger_that_syncs_nothing_has_the_same_influence_at_its_end(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    rounds = [record(n, weights(A, 0.25, 1.0), weights(B, 0.75, 2.0)) for n in (1, 2)]
+    steps: list[str] = []
+    with watched(lambda what, _path: steps.append(what)):
+        ledger = Ledger(tmp_path / "loose", sync=False)
+        for one in rounds:
+            ledger.round(one)
+        assert not (tmp_path / "loose" / INFLUENCE).exists()
+        if is_killed:
+            ledger.abandon()
+        else:
+            ledger.summary(summarise(rounds, peer=A, domain="", camp=0, samples=1, alone={}))
+            ledger.close()
+    assert "sync" not in steps
+    with watched(lambda what, _path: steps.append(what)), Ledger(tmp_path / "synced") as ledger:
+        for one in rounds:
+            ledger.round(one)
+        assert (tmp_path / "synced" / INFLUENCE).exists()
+    assert steps.count("sync") == len(rounds)
+    files = [(tmp_path / name / INFLUENCE).read_bytes() for name in ("loose", "synced")]
+    assert files[0] == files[1]
 
 
 def test_relative_influence_is_weight_times_peers_over_the_last_half(tmp_path: Path) -> None:
