@@ -84,6 +84,7 @@ class Serve:
 
     snapshot: SnapshotRef
     round_no: int
+    kept: int = SNAPSHOTS_KEPT  # of the newest ones of its part, those that are served
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,6 @@ class Open:
 
     run: bytes
     schema: bytes
-    kept: int = SNAPSHOTS_KEPT  # of the newest results, those that are served
 
 
 @dataclass(frozen=True, slots=True)

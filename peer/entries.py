@@ -15,6 +15,7 @@ from protocol.ids import PeerId
 from protocol.wire.codec import Codec
 from protocol.wire.fields import Name, Range, RoundNo, RunKey, Seconds, Size
 from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS
+from protocol.wire.shelf import MAX_KEPT
 
 __all__ = [
     "ENTRIES",
@@ -87,7 +88,7 @@ class Finished:
     run: RunKey
     round_no: RoundNo
     published: Published
-    before: Annotated[tuple[Published, ...], Size(0, 1)]  # the round before it: served too
+    before: Annotated[tuple[Published, ...], Size(0, MAX_KEPT - 1)]  # served too, oldest first
     record: WrittenRecord
     work_s: Seconds  # longest time from the end of COLLECT to a published result
     good: Annotated[tuple[Good, ...], Size(0, MAX_MEMBERS)]  # sorted by name

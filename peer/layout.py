@@ -11,6 +11,7 @@ __all__ = [
     "memory_folder",
     "records_file",
     "refusals_file",
+    "round_of",
     "snapshot_file",
     "snapshot_folder",
     "state_folder",
@@ -30,6 +31,12 @@ def snapshot_folder(directory: Path) -> Path:
 def snapshot_file(directory: Path, round_no: int, part: Part = Part.RESULT) -> Path:
     kind = "" if part is Part.RESULT else f".{part}"
     return snapshot_folder(directory) / f"{round_no:08d}{kind}.safetensors"
+
+
+def round_of(snapshot: Path) -> int | None:
+    """The round that a snapshot's file is named for; None where it is none's."""
+    number = snapshot.name.partition(".")[0]
+    return int(number) if number.isdecimal() else None
 
 
 def inbox_folder(directory: Path) -> Path:

@@ -33,6 +33,7 @@ from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
 from peer.pace import Pace
 from peer.record import RoundRecord
+from peer.retention import Retention
 from peer.roles import Exchange
 from peer.roster import Roster
 from peer.traffic import Traffic
@@ -73,7 +74,6 @@ class Phase(StrEnum):
     LEFT = "left"
 
 
-KEPT_ROUNDS = 2  # that are served: the newest, and the one before it
 STATE_SLOT = 2  # the receive buffer of a state; 0 and 1 are those of results
 MAX_FAILURES = 3  # of one neighbour's pulls in a round: what never arrives is not asked for ever
 
@@ -110,6 +110,7 @@ class Machine:
         self._run = b""  # of the view
         self._past: Past | None = None  # where an earlier process of this peer was
         self._published: tuple[Published, ...] = ()  # what is served, oldest first
+        self._kept = Retention(self._plan, me=me, rounds=rounds)
         self.pace = pace
         self._exchange = exchange
         self._roster = Roster(
@@ -340,7 +341,7 @@ class Machine:
             return self._heal(PeerId(done.adopt), now_s)
         self._mixed = done
         if not self._lag:  # a relay trains nothing
-            return self._enter(Phase.PUBLISH, Order(Publish(self.round_no)))
+            return self._publish(update=False)
         return self._enter(Phase.TRAIN, Order(Train(self.round_no)))
 
     def adopted(self, done: Adopted, now_s: float) -> tuple[Effect, ...]:
@@ -361,7 +362,11 @@ class Machine:
     def evaluated(self, done: Evaluated, now_s: float) -> tuple[Effect, ...]:
         self._scores = done
         update = self._exchange is Exchange.NEIGHBOURS and bool(self._roster.relay)
-        return self._enter(Phase.PUBLISH, Order(Publish(self.round_no, update)))
+        return self._publish(update=update)
+
+    def _publish(self, *, update: bool) -> tuple[Effect, ...]:
+        order = Publish(self.round_no, update, self._kept.number)
+        return self._enter(Phase.PUBLISH, Order(order))
 
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
         self._work_s = max(self._work_s, now_s - self._worked_from_s)
@@ -369,9 +374,9 @@ class Machine:
             self._record(now_s), digest=done.content.hex(), tensors=_digests(done.snapshot)
         )
         effects: tuple[Effect, ...] = (
-            Keep(self._finished(done, record), (*_served(done), Record(record))),
+            Keep(self._finished(done, record), (*self._served(done), Record(record))),
         )
-        self._published = (*self._published, done)[-KEPT_ROUNDS:]
+        self._published = (*self._published, done)[-self._kept.number :]
         self._skipped = ()
         if self.round_no >= self._rounds:
             return (*effects, *self._drain(now_s))
@@ -414,6 +419,7 @@ class Machine:
         self._mixed = self._trained = self._scores = None
         # Nobody has a round 0 to give: it is the initial model, the same on all.
         needed = self._roster.needed(self._wanted)
+        self._kept.serves(self._roster.adjacent)
         self.asked = needed if self._wanted >= 1 else ()
         if self.asked and math.isinf(self._asked_from_s):
             self._asked_from_s = now_s
@@ -642,11 +648,15 @@ class Machine:
             run=self._run,
             round_no=self.round_no,
             published=done,
-            before=tuple(p for p in self._published[-1:] if p.memory),  # else no disk has it
+            before=tuple(p for p in self._published[1 - self._kept.number :] if p.memory),
             record=written(record),
             work_s=self._work_s,
             good=self._good(),
         )
+
+    def _served(self, done: Published) -> tuple[Serve, ...]:
+        refs = (*done.more, done.snapshot)  # the result last: it is offered with the step to it
+        return tuple(Serve(ref, done.round_no, self._kept.number) for ref in refs)
 
     def _good(self) -> tuple[Good, ...]:
         return tuple(
@@ -664,7 +674,8 @@ class Machine:
         effects: tuple[Effect, ...] = ()
         if finished is not None:
             self._published = (*finished.before, finished.published)
-            effects = tuple(serve for done in self._published for serve in _served(done))
+            self._kept.holds(len(self._published))
+            effects = tuple(serve for done in self._published for serve in self._served(done))
             self.round_no, self._work_s = finished.round_no, finished.work_s
         if collected is not None:
             return (*effects, *self._mix_again(collected, now_s))
@@ -682,6 +693,7 @@ class Machine:
             adjacent=[PeerId(name) for name in collected.adjacent],
             relay=collected.mix.relay,
         )
+        self._kept.serves(self._roster.adjacent)
         self.round_no = collected.round_no
         self.asked = tuple(PeerId(name) for name in collected.asked)
         for name in self.asked:
@@ -728,11 +740,6 @@ class Machine:
         if self._leaves:
             return (End(f"left before round {self._rounds + 1}, as the faults say"),)
         return (End("finished"),)
-
-
-def _served(done: Published) -> tuple[Serve, ...]:
-    refs = (*done.more, done.snapshot)  # the result last: it is offered with the step to it
-    return tuple(Serve(ref, done.round_no) for ref in refs)
 
 
 def _digests(snapshot: SnapshotRef) -> dict[str, str]:

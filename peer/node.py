@@ -334,7 +334,6 @@ class Node:
         settings = self.settings
         self._coded, self._stepped = prepared.coded, prepared.stepped
         self._hello = Hello(WIRE_VERSION, self._run, self.plan.me, prepared.schema)
-        faults = FaultPlan(self.plan.faults, seed=settings.run.seed)
         self.machine = Machine(
             me=self.plan.me,
             topology=settings.topology,
@@ -343,23 +342,17 @@ class Node:
             pace=settings.pace,
             participation=settings.run.participation,
             exchange=prepared.exchange,
-            plan=faults,
+            plan=FaultPlan(self.plan.faults, seed=settings.run.seed),
         )
         if self._past is not None:
             self.machine.recall(self._past)
         ready = self._membership.ready(prepared.schema, prepared.init, now_s)
         return (
             Started(self._run, settings, prepared, self.plan.attack),
-            Open(self._run, prepared.schema, self._kept(faults, settings.run.rounds)),
+            Open(self._run, prepared.schema),
             *self._join(ready, now_s),
             *(self._viewed(self.view, now_s) if self.view is not None else ()),
         )
-
-    def _kept(self, faults: FaultPlan, rounds: int) -> int:
-        """How many results are served: more where the faults let others run ahead of us."""
-        members = self.view.members if self.view is not None else ()
-        others = [m.name for m in members if m.role == Role.PEER and m.name != self.plan.me]
-        return faults.results_kept(self.plan.me, others, rounds)
 
     def _viewed(self, view: View, now_s: float) -> tuple[Act, ...]:
         self.view = view

@@ -1,4 +1,4 @@
-"""What a trainer writes to be served: the parts of a round, and those of the round before."""
+"""What a trainer writes to be served: the parts of a round, and those of some before it."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from peer.exchange import (
     sections_of,
     write_contribution,
 )
-from peer.layout import snapshot_file, snapshot_folder
+from peer.layout import round_of, snapshot_file, snapshot_folder
 from peer.memory import Memory, write_memory
 from peer.mixers.replicated import unpack_state
 from peer.work import Published, SnapshotRef
@@ -29,10 +29,9 @@ from protocol.tensors import SECTIONS, Sections, dtype_of
 from protocol.wire.codec import decode_document
 from protocol.wire.fields import as_text
 from protocol.wire.messages import SnapshotManifest, TensorSpec
+from protocol.wire.shelf import SNAPSHOTS_KEPT
 
 __all__ = ["Shelving", "as_read", "coded", "remembered", "state_of", "stepped", "update_of"]
-
-KEPT_ROUNDS = 2  # what the server serves: this one and the one before
 
 
 class Shelving:
@@ -48,15 +47,23 @@ class Shelving:
         self._directory = directory
         self._rounds: list[list[Path]] = []  # files by round, oldest first
         self._held: list[list[int]] = []  # descriptors by round: what no disk took
-        before = [number for number in range(newest - KEPT_ROUNDS + 1, newest + 1) if number > 0]
-        for number in before:
-            files = snapshot_folder(directory).glob(f"{number:08d}.*safetensors")
-            self._rounds.append(sorted(files))
+        for file in sorted(snapshot_folder(directory).glob("*.safetensors")):
+            number, is_first = round_of(file), not self._rounds
+            if number is None or number > newest:
+                continue  # of a round that was never finished
+            if is_first or round_of(self._rounds[-1][0]) != number:
+                self._rounds.append([])
+            self._rounds[-1].append(file)
 
     def publish(
-        self, origin: Origin, shared: Trained | None, more: Sequence[tuple[Origin, Trained]] = ()
+        self,
+        origin: Origin,
+        shared: Trained | None,
+        more: Sequence[tuple[Origin, Trained]] = (),
+        *,
+        kept: int = SNAPSHOTS_KEPT,
     ) -> Published:
-        """Write what leaves this node, and drop the round before the last.
+        """Write what leaves this node, and drop the rounds that nobody will ask for any more.
 
         Where the disk does not take it, it is served from memory, and `trouble` says why.
 
@@ -64,6 +71,7 @@ class Shelving:
             origin: whose, of which round.
             shared: the result; None shares nothing, which is an empty snapshot.
             more: other parts of the round, and what they are.
+            kept: how many rounds stay, this one among them.
 
         Raises:
             OSError: there is no room in memory either.
@@ -83,7 +91,7 @@ class Shelving:
                 ref, descriptor = hold_contribution(of_part, trained)
                 refs.append(ref)
                 held.append(descriptor)
-        self._keep(files, held)
+        self._keep(files, held, kept)
         tensors = decode_document(SnapshotManifest, refs[0].manifest).tensors  # digested already
         content = content_digest(tensors)
         return Published(origin.round_no, refs[0], content, tuple(refs[1:]), trouble=trouble)
@@ -96,15 +104,15 @@ class Shelving:
             raise DataError(f"{file.parent} cannot be written: {reason}") from None
         return write_contribution(file, origin, trained)
 
-    def _keep(self, files: list[Path], held: list[int]) -> None:
+    def _keep(self, files: list[Path], held: list[int], kept: int) -> None:
         """Let go of what is older than the last rounds; who reads a file has it mapped."""
-        self._rounds = [*self._rounds, files][-KEPT_ROUNDS:]
+        self._rounds = [*self._rounds, files][-kept:]
         self._held.append(held)
-        for descriptor in [d for old in self._held[:-KEPT_ROUNDS] for d in old]:
+        for descriptor in [d for old in self._held[:-kept] for d in old]:
             os.close(descriptor)
-        self._held = self._held[-KEPT_ROUNDS:]
-        kept = {file for round_files in self._rounds for file in round_files}
-        for old in set(snapshot_folder(self._directory).glob("*.safetensors")) - kept:
+        self._held = self._held[-kept:]
+        stay = {file for round_files in self._rounds for file in round_files}
+        for old in set(snapshot_folder(self._directory).glob("*.safetensors")) - stay:
             step("remove", old)
             old.unlink(missing_ok=True)
 

@@ -219,7 +219,7 @@ class RelayTrainer:
             num_steps=1,
         )
         shared = desk.method.mixer.share(newest, desk.head)
-        published = desk.shelving.publish(origin, shared)
+        published = desk.shelving.publish(origin, shared, kept=command.kept)
         memory = Memory(
             round_no=command.round_no,
             trained=replace(newest, extras=desk.start.extras),

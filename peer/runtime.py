@@ -63,7 +63,7 @@ from peer.scribe import Scribe
 from peer.takeup import order_from, take_up
 from peer.trainer_process import TrainerProcess
 from peer.watch import now_of
-from peer.work import Command, Prepare, Publish, SnapshotRef, Train
+from peer.work import Command, Prepare, Publish, Train
 from protocol.clock import Clock, wall_s
 from protocol.errors import KinfolkError, OperatorError, RefusedError
 from protocol.ids import PeerId
@@ -281,15 +281,15 @@ class Runtime:
                 self._view = signed
                 if self._scribe is not None:
                     self._scribe.view(signed)
-            case Open(run, schema, kept):
-                self._server.open(run, schema, kept=kept)
+            case Open(run, schema):
+                self._server.open(run, schema)
             case Tell():
                 self._doing = act
                 self._weather.plays(act.round_no, self._now_s())
                 status = Status(act.round_no, act.phase, act.fraction, act.eta_s)
                 self._server.status(status)
-            case Serve(snapshot, round_no):
-                self._serve(snapshot, round_no)
+            case Serve():
+                self._serve(act)
             case Fetch():
                 self._fetch(act)
             case Order(command):
@@ -319,9 +319,9 @@ class Runtime:
             old.close()
             self._puller.hang_up(name)  # what it was sending from there will never be whole
 
-    def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
-        self._server.publish(snapshot, round_no)
-        self._puller.hold(snapshot)
+    def _serve(self, act: Serve) -> None:
+        self._server.publish(act.snapshot, act.round_no, act.kept)
+        self._puller.hold(act.snapshot)
 
     def _refuse(self, keys: Iterable[bytes]) -> None:
         self._server.refuse(keys)

@@ -329,7 +329,7 @@ class Trainer:
                 more.append((replace(origin, part=Part.STEP, base=base), step))
         elif shared is not None and not learner.coder.is_exact:
             shared, learner.sent = coded(learner.coder, shared, learner.sent)
-        published = learner.shelving.publish(origin, shared, more)
+        published = learner.shelving.publish(origin, shared, more, kept=command.kept)
         learner.published = published.snapshot
         published = remembered(
             learner.bench.directory, published, memory_of(learner), shared, learner.unsaved

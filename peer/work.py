@@ -11,6 +11,7 @@ from peer.roles import Exchange, Role
 from protocol.wire.codec import Codec
 from protocol.wire.fields import Digest, Fraction, Name, Range, RoundNo, Scalar, Seconds, Size, Text
 from protocol.wire.messages import MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TENSORS, TensorSpec
+from protocol.wire.shelf import MAX_KEPT, SNAPSHOTS_KEPT
 
 __all__ = [
     "WORK",
@@ -140,6 +141,7 @@ class Evaluate:
 class Publish:
     round_no: RoundNo
     update: bool = False  # also start minus trained, for a relay
+    kept: Annotated[int, Range(SNAPSHOTS_KEPT, MAX_KEPT)] = SNAPSHOTS_KEPT  # newest rounds on disk
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from protocol.wire.messages import (
     SnapshotManifest,
 )
 from protocol.wire.serving import Serving
-from protocol.wire.shelf import Shelf, Status
+from protocol.wire.shelf import SNAPSHOTS_KEPT, Shelf, Status
 
 __all__ = ["Desk", "Names"]
 
@@ -96,7 +96,7 @@ class Desk:
         if self._shelf is not None:
             self._shelf.status(status)
 
-    def publish(self, snapshot: SnapshotRef, round_no: int) -> None:
+    def publish(self, snapshot: SnapshotRef, round_no: int, kept: int = SNAPSHOTS_KEPT) -> None:
         if self._shelf is None:
             return  # said goodbye already
         manifest = decode_document(SnapshotManifest, snapshot.manifest)
@@ -104,13 +104,13 @@ class Desk:
         body = ServedBody(Path(snapshot.path), offset=snapshot.offset, num_bytes=layout.body_bytes)
         self._bodies[snapshot.digest] = body
         self._serving.publish(snapshot.digest, body.num_bytes)
-        kept = self._kept.setdefault(manifest.part, [])
-        kept.append(snapshot.digest)
-        for old in kept[: -self._shelf.kept]:
+        offered = self._kept.setdefault(manifest.part, [])
+        offered.append(snapshot.digest)
+        for old in offered[:-kept]:
             self._serving.withdraw(old)
-        del kept[: -self._shelf.kept]
+        del offered[:-kept]
         part, base = manifest.part, manifest.base
-        self._deliver(self._shelf.publish(round_no, snapshot.manifest, part, base))
+        self._deliver(self._shelf.publish(round_no, snapshot.manifest, part, base, kept=kept))
 
     def forget(self, lost: Names) -> None:
         """Be done with members that were revoked: not one piece more, and their lines are cut."""

@@ -93,11 +93,9 @@ class Server:
         """Where it is bound, with the port that the system chose."""
         return self._bound.result()
 
-    def open(self, run: bytes, schema: bytes, *, kept: int = SNAPSHOTS_KEPT) -> None:
+    def open(self, run: bytes, schema: bytes) -> None:
         """Answer the members of this run from now on; those who came before waited unheard."""
-        shelf = Shelf(
-            run=run, name=self._name, schema=schema, sign_secret=self._sign_secret, kept=kept
-        )
+        shelf = Shelf(run=run, name=self._name, schema=schema, sign_secret=self._sign_secret)
         self._orders.put(lambda desk: desk.open(shelf))
 
     def view(self, epoch: Epoch, signed: SignedView) -> None:
@@ -124,9 +122,9 @@ class Server:
         """From now on, tell this to those who wait."""
         self._orders.put(lambda desk: desk.status(status))
 
-    def publish(self, snapshot: SnapshotRef, round_no: int) -> None:
-        """Serve this snapshot and the one before it."""
-        self._orders.put(lambda desk: desk.publish(snapshot, round_no))
+    def publish(self, snapshot: SnapshotRef, round_no: int, kept: int = SNAPSHOTS_KEPT) -> None:
+        """Serve this snapshot, and of its part those before it, so many altogether."""
+        self._orders.put(lambda desk: desk.publish(snapshot, round_no, kept))
 
     def leave(self, reason: str) -> None:
         """Say goodbye to everyone and answer nobody any more."""

@@ -13,14 +13,13 @@ from hashlib import blake2b
 from itertools import count
 
 from peer.faults.table import Fault, Kind, with_ends
-from protocol.wire.shelf import SNAPSHOTS_KEPT
+from protocol.wire.shelf import MAX_KEPT, SNAPSHOTS_KEPT
 
 __all__ = ["NO_FAULTS", "FaultPlan", "agreed", "draw"]
 
 NO_FAULTS = "none"
 
 _PLAN = {Kind.PARTITION, Kind.LOSS, Kind.RANDOM, Kind.JOIN, Kind.LEAVE}  # heal ends a partition
-MAX_KEPT = 16  # results that a peer serves at most: each is a file of the model's size
 MAX_LOOKED_AT = 2000  # rounds from which the number of results that are kept is found
 
 
@@ -106,6 +105,11 @@ class FaultPlan:
     def schedules(self) -> bool:
         """Does it say of anybody when they join or leave?"""
         return bool(self._first or self._left)
+
+    @property
+    def scheduled(self) -> frozenset[str]:
+        """Who joins or leaves by it."""
+        return frozenset({*self._first, *self._left})
 
     def is_scheduled(self, peer: str) -> bool:
         """Does the plan say when it joins or leaves?"""

@@ -57,8 +57,8 @@ from protocol.wire.codec import PEER, decode_document, encode_document
 from protocol.wire.layout import Layout
 from protocol.wire.link import WakeAt
 from protocol.wire.messages import Epoch, Part, SignedView, SnapshotManifest
-from protocol.wire.shelf import SNAPSHOTS_KEPT, PeerDone, Shelf, Status
 from protocol.wire.shelf import Effect as ShelfEffect
+from protocol.wire.shelf import PeerDone, Shelf, Status
 from protocol.wire.shelf import Reply as Answer
 
 __all__ = ["Begin", "Fabric", "PeerHost"]
@@ -243,8 +243,8 @@ class PeerHost:
                 self._open(run, schema)
             case Tell():
                 self._tell(act)
-            case Serve(snapshot, round_no):
-                self._serve(snapshot, round_no)
+            case Serve():
+                self._serve(act)
             case Fetch():
                 self._fetch(act)
             case Order(command):
@@ -292,17 +292,21 @@ class PeerHost:
         self._steps = epochs * -(-act.prepared.num_examples // recipe.train.batch_size)
         self._chronicle.started(act)
 
-    def _serve(self, snapshot: SnapshotRef, round_no: int) -> None:
+    def _serve(self, act: Serve) -> None:
+        snapshot = act.snapshot
         manifest = decode_document(SnapshotManifest, snapshot.manifest)
         part, base = manifest.part, manifest.base
-        kept = self._kept.setdefault(part, [])
-        kept.append(snapshot.digest)
-        for old in kept[:-SNAPSHOTS_KEPT]:
+        offered = self._kept.setdefault(part, [])
+        offered.append(snapshot.digest)
+        for old in offered[: -act.kept]:
             Path(self._bodies.pop(old).path).unlink(missing_ok=True)
-        del kept[:-SNAPSHOTS_KEPT]
+        del offered[: -act.kept]
         self._bodies[snapshot.digest] = self._held(snapshot)
         if self._shelf is not None:
-            self._reply(self._shelf.publish(round_no, snapshot.manifest, part, base))
+            published = self._shelf.publish(
+                act.round_no, snapshot.manifest, part, base, kept=act.kept
+            )
+            self._reply(published)
 
     def _held(self, snapshot: SnapshotRef) -> SnapshotRef:
         """The same file by a name of its own: trainers are ahead of time, and drop old ones."""

@@ -39,9 +39,10 @@ from protocol.wire.messages import (
 )
 from protocol.wire.signing import sign_snapshot
 
-__all__ = ["SNAPSHOTS_KEPT", "Effect", "PeerDone", "Reply", "Shelf", "Status"]
+__all__ = ["MAX_KEPT", "SNAPSHOTS_KEPT", "Effect", "PeerDone", "Reply", "Shelf", "Status"]
 
-SNAPSHOTS_KEPT = 2
+SNAPSHOTS_KEPT = 2  # of each part: the newest, and the one before it
+MAX_KEPT = 16  # where somebody lags behind: each is a file of the model's size
 NOT_YET_EVERY_S = 2.0
 SHOW_EVERY_S = 1.0  # a view on one route: it may be large, and who asks is small
 ROUTES_PER_PEER = 4  # a peer has one control connection; the others died without our knowing
@@ -90,7 +91,6 @@ class Shelf:
         name: PeerId,
         schema: bytes,
         sign_secret: bytes,
-        kept: int = SNAPSHOTS_KEPT,
     ) -> None:
         """Begin with nothing to offer.
 
@@ -99,9 +99,7 @@ class Shelf:
             name: ours.
             schema: digest of what is shared, 32 bytes.
             sign_secret: Ed25519, to vouch for what is offered.
-            kept: how many of the newest snapshots of each part are offered, >= 2.
         """
-        self.kept = kept
         self._run = run
         self._name = name
         self._schema = schema
@@ -131,9 +129,15 @@ class Shelf:
         self._view = epoch, signed
 
     def publish(
-        self, round_no: int, manifest: bytes, part: Part = Part.RESULT, base: bytes = b""
+        self,
+        round_no: int,
+        manifest: bytes,
+        part: Part = Part.RESULT,
+        base: bytes = b"",
+        *,
+        kept: int = SNAPSHOTS_KEPT,
     ) -> tuple[Effect, ...]:
-        """Offer a snapshot, first to those who wait for it; of each part the last two are kept.
+        """Offer a snapshot, first to those who wait for it; the newest of its part are kept.
 
         A step is to be published before the result that it leads to: that is offered at once.
 
@@ -142,20 +146,21 @@ class Shelf:
             manifest: encoded.
             part: which part of the round.
             base: of a step, the name of the result that it goes on from.
+            kept: how many of them are.
 
         Raises:
             LocalProtocolError: it is older than the newest, or differs from it.
         """
-        kept, newest = self._offered.setdefault(part, {}), self._newest(part)
-        before = kept.get(round_no)
+        offered, newest = self._offered.setdefault(part, {}), self._newest(part)
+        before = offered.get(round_no)
         if round_no < newest or (before is not None and before.manifest != manifest):
             raise LocalProtocolError(
                 f"round {round_no} cannot be published after round {newest}, or twice"
             )
         signature = sign_snapshot(self._sign_secret, digest(manifest))
-        kept[round_no] = _Offered(manifest, signature, base)
-        for old in sorted(kept)[: -self.kept]:
-            del kept[old]
+        offered[round_no] = _Offered(manifest, signature, base)
+        for old in sorted(offered)[:-kept]:
+            del offered[old]
         answered = [(route, ask) for route, ask in self._questions.items() if self._has(ask)]
         for route, _ in answered:
             del self._questions[route]

@@ -159,6 +159,35 @@ def test_who_comes_back_while_no_coordinator_is_there_goes_on_by_the_view_that_i
         assert not any(event.fields["missing"] for event in rounds.values())
 
 
+DEAF_TO_B = 'links = [["b", "a"], ["b", "c"], ["b", "d"], ["b", "e"], ["b", "f"]]'
+AHEAD = table("loss", "at_round = 2", "rate = 1.0", DEAF_TO_B, "one_way = true") + table(
+    "slow", "at_round = 1", "factor = 5", 'peer = "b"'
+)
+
+
+@pytest.mark.parametrize("killed", [(), ("a",), ("a", "b")])
+def test_who_lags_gets_the_rounds_that_it_asks_for_even_of_one_that_was_killed(
+    tmp_path: Path, killed: tuple[str, ...]
+) -> None:
+    # nobody hears anything of b, so they never wait for it; b needs every round of theirs
+    plan = AHEAD + "".join(table("kill", "at_s = 7", "for_s = 2", f'peer = "{n}"') for n in killed)
+    story = tell(tmp_path, plan, 1, rounds=ROUNDS, **PACES["all"])
+    assert story.ends == dict.fromkeys(NAMES, FINISHED)
+    a, b = story.rounds("a"), story.rounds("b")
+    assert list(a) == list(b) == list(range(1, ROUNDS + 1))
+    asked = {n: event.fields["used"] for n, event in b.items() if n > 1}
+    assert {n: used["a"] for n, used in asked.items() if isinstance(used, dict)} == {
+        n: n - 1 for n in range(2, ROUNDS + 1)
+    }
+    if killed:
+        back = story.starts("a")[1]
+        done = [n for n, event in a.items() if event.at_s < back.at_s]
+        lags = [n for n, event in b.items() if event.at_s > back.at_s and max(done) - (n - 1) >= 3]
+        assert lags, "b asked for what was three rounds old when a came back"
+    served = tmp_path / "a" / "state" / "snapshots"
+    assert len(list(served.iterdir())) <= ROUNDS
+
+
 def test_a_run_ends_without_those_who_are_frozen_for_good_or_come_too_late(tmp_path: Path) -> None:
     plan = table("freeze", "at_round = 3", "until_round = 99", 'peer = "b"')
     plan += table("kill", "at_round = 4", 'peer = "d"') + table("join", "at_s = 999", 'peer = "c"')

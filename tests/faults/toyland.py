@@ -85,13 +85,13 @@ class _Mind:
     admitted: set[bytes]  # by any process of this peer
     point: Params = field(default_factory=lambda: dict(TOY.params))
 
-    def publish(self, round_no: int) -> Published:
+    def publish(self, round_no: int, kept: int) -> Published:
         """Write what is served, and what another process goes on from."""
         me, directory = PeerId(self.order.peer), Path(self.order.directory)
         spoilt = me == POISONER and round_no % 3 == 0
         point = {"w": self.point["w"] * float("nan")} if spoilt else self.point
         origin = Origin(run=self.order.run, sender=me, round_no=round_no, base=b"", degree=1)
-        published = self.shelving.publish(origin, replace(TOY, params=point))
+        published = self.shelving.publish(origin, replace(TOY, params=point), kept=kept)
         trained = replace(TOY, params=self.point)
         memory = Memory(round_no=round_no, trained=trained, states={}, norms={})
         return remembered(directory, published, memory, None)
@@ -138,8 +138,8 @@ class ToyEngine:
             case Evaluate(round_no):
                 score = Score(0.5, 1.0, 0.5 + 0.4 * float(mind.point["w"][0].tanh()), 1.0)
                 return Evaluated(round_no, score, score, score, "trained", 0.0)
-            case Publish(round_no):
-                return mind.publish(round_no)
+            case Publish(round_no, _, kept):
+                return mind.publish(round_no, kept)
             case _:
                 raise AssertionError(f"no toy can {command}")
 

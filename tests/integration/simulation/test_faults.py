@@ -43,6 +43,34 @@ groups = [["shard0", "shard3"], ["shard1", "shard2"]]
 kind = "heal"
 at_round = 6
 """
+# Nobody hears of shard2, which is slow: the others run ahead, and it needs their old rounds.
+AHEAD = """
+[run]
+rounds = 8
+[method]
+name = "gossip"
+[model]
+name = "mlp"
+[pace]
+quorum = 1.0
+bound_s = 100.0
+[data]
+make = ["optdigits"]
+peers = 3
+samples_per_class = 4
+size = 8
+[[fault]]
+kind = "loss"
+at_round = 2
+rate = 1.0
+links = [["shard2", "shard0"], ["shard2", "shard1"]]
+one_way = true
+[[fault]]
+kind = "slow"
+at_round = 1
+peer = "shard2"
+factor = 20.0
+"""
 
 
 def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -58,6 +86,7 @@ def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         (EXAMPLE.read_text(), "the same: 52 snapshots of 6 peers in 11 rounds\n"),
         # shard3 plays 3 to 7, shard1 1 to 4, the others all
         (LIVES, "the same: 23 snapshots of 4 peers in 7 rounds\n"),
+        (AHEAD, "the same: 24 snapshots of 3 peers in 8 rounds\n"),
         *(
             (
                 f'{LIVES}[share]\ncodec = "{codec}"',
@@ -66,7 +95,7 @@ def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
             for codec in ("delta", "topk")
         ),
     ],
-    ids=["partition-and-dropout", "join-leave-loss"],
+    ids=["partition-and-dropout", "join-leave-loss", "one-lags", "delta", "topk"],
 )
 def test_under_faults_a_simulation_and_a_launch_learn_the_same(
     tmp_path: Path, text: str, said: str

@@ -87,6 +87,14 @@ def test_a_round_that_is_gone_is_answered_with_the_newest() -> None:
     assert shelf(1, 5).receive(R1, B, ask(3, 1), 0.0) == (Reply(R1, offer(5, 1)),)
 
 
+def test_as_many_rounds_stay_as_were_asked_for_with_the_newest() -> None:
+    made = shelf()
+    for round_no in range(1, 8):
+        made.publish(round_no, encoded(round_no), kept=4)
+    for round_no, answered in ((3, 7), (4, 4), (5, 5), (6, 6), (7, 7)):
+        assert made.receive(R1, B, ask(round_no, 1), 0.0) == (Reply(R1, offer(answered, 1)),)
+
+
 def test_a_question_too_early_stands_until_it_is_answered() -> None:
     it = shelf(1)
     assert it.receive(R1, B, ask(2, 1), 0.0) == (Reply(R1, not_yet(2, 1)), WakeAt(2.0))
