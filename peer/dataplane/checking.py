@@ -6,15 +6,14 @@ nearly there when its last byte is; different bodies are hashed side by side.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
 from threading import Lock
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from protocol.wire.digest import Hasher
 from protocol.wire.layout import Place
 from protocol.wire.pulling import Verify
 
-__all__ = ["Checker", "Copy", "Verdicts"]
+__all__ = ["Checker", "Copy", "Telling", "Verdicts", "Workers"]
 
 COPY_BYTES = 1 << 20  # at a time: other threads want the interpreter's lock too
 
@@ -22,11 +21,35 @@ Copy: TypeAlias = tuple[Place, memoryview]  # where bytes belong, and where they
 Verdicts: TypeAlias = list[tuple[int, bool]]  # a tensor's number, and whether it has its digest
 
 
+class Workers(Protocol):
+    """Threads that do one thing after another."""
+
+    def submit(self, work: Callable[[], None], /) -> object: ...
+
+
+class Telling:
+    """Workers whose errors are told: bugs of ours, of which nobody would hear otherwise."""
+
+    def __init__(self, workers: Workers, tell: Callable[[BaseException], None]) -> None:
+        """`tell` is called in a thread of the workers'."""
+        self._workers = workers
+        self._tell = tell
+
+    def submit(self, work: Callable[[], None], /) -> None:
+        def told() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - told to the node, which ends
+                self._tell(error)
+
+        self._workers.submit(told)
+
+
 class Checker:
     """Of one body. `tell` is called in a thread of the executor."""
 
     def __init__(
-        self, body: memoryview, *, executor: Executor, tell: Callable[[Verdicts], None]
+        self, body: memoryview, *, executor: Workers, tell: Callable[[Verdicts], None]
     ) -> None:
         self._body = body
         self._executor = executor

@@ -2,14 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import assert_never
 
 from peer.dataplane.bodies import ReceiveBuffer, ServedBody
-from peer.dataplane.checking import Checker, Verdicts
+from peer.dataplane.checking import Checker, Verdicts, Workers
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
 from peer.dataplane.holdings import Holdings
 from peer.dataplane.inbox import Inbox
@@ -108,7 +107,7 @@ class Hauls:
         transport: Transport,
         poller: Poller,
         *,
-        hashers: Executor,
+        hashers: Workers,
         events: Inbox[Event],
         call_back: Callable[[Callable[[], None]], None],
     ) -> None:

@@ -5,11 +5,12 @@ Decisions are those of `Pull`; this and hauls.py are its shell.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from peer.dataplane.checking import Telling, Workers
 from peer.dataplane.events import Crashed, Event
 from peer.dataplane.hauls import Hauls, PullOrder
 from peer.dataplane.inbox import Inbox
@@ -81,11 +82,11 @@ class Puller:
     def _run(self) -> None:
         try:
             with ThreadPoolExecutor(HASHING_THREADS, thread_name_prefix="hash") as hashers:
-                self._pull(hashers)
+                self._pull(Telling(hashers, lambda error: self._events.put(Crashed("hash", error))))
         except BaseException as error:  # noqa: BLE001 - told to the node, which ends
             self._events.put(Crashed("puller", error))
 
-    def _pull(self, hashers: Executor) -> None:
+    def _pull(self, hashers: Workers) -> None:
         poller = self._transport.poller()
         poller.add(self._orders.wake)
         hauls = Hauls(

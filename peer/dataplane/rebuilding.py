@@ -4,11 +4,11 @@ What comes out is the whole snapshot that its sender's manifest names, or nothin
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 from peer.dataplane.bodies import ServedBody
+from peer.dataplane.checking import Workers
 from peer.work import SnapshotRef
 from protocol.errors import KinfolkError, RemoteProtocolError
 from protocol.steps import advance
@@ -35,7 +35,7 @@ class Rebuilder:
     A ticket is that of the pull which the step came by.
     """
 
-    def __init__(self, executor: Executor, call_back: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, executor: Workers, call_back: Callable[[Callable[[], None]], None]) -> None:
         """Begin with nothing.
 
         Args:

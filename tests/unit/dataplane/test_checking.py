@@ -1,10 +1,10 @@
 """Hashing behind the frontier: in order, and never after it was told to stop."""
 
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from peer.dataplane.checking import Checker, Verdicts
+from peer.dataplane.checking import Checker, Telling, Verdicts
 from protocol.wire.digest import digest
 from protocol.wire.layout import Place
 from protocol.wire.pulling import Verify
@@ -72,3 +72,18 @@ def test_a_closed_checker_touches_the_body_no_more() -> None:
     later.run()
     assert buffer == bytes(200)
     assert told == []
+
+
+def test_an_error_in_a_thread_of_the_hashers_is_told() -> None:
+    told: list[BaseException] = []
+    done: list[str] = []
+
+    def work() -> None:
+        done.append("work")
+        raise IndexError("a bug")
+
+    with ThreadPoolExecutor(1) as pool:
+        Telling(pool, told.append).submit(work)
+        Telling(pool, told.append).submit(lambda: done.append("more"))
+    assert done == ["work", "more"]
+    assert [str(error) for error in told] == ["a bug"]
