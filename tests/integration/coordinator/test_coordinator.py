@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from select import select
@@ -34,6 +34,7 @@ from tests.integration.coordinator.station import (
     command,
     started,
 )
+from tests.integration.dataplane.shop import GREETING, connections, is_cut, pour, until
 
 LOCAL = ("--bind", "127.0.0.1:0")
 
@@ -384,4 +385,28 @@ def test_ten_thousand_that_say_nothing_neither_fill_a_coordinator_nor_keep_nodes
             strangers.kill()
         assert 0 < most_fds < 4096 + 500
         assert most_memory < 100 << 20
+        assert coordinator.stop()[0] == 0
+
+
+@pytest.mark.long
+def test_strangers_that_greet_slowly_or_claim_gigabytes_cost_a_coordinator_little(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    with started(tmp_path, *LOCAL) as (coordinator, join), ExitStack() as stack:
+        hosts[0].visit(join, "a").get_ready()
+        process = psutil.Process(coordinator.process.pid)
+        before = process.num_fds(), process.memory_info().rss, process.num_threads()
+        slow = connections(stack, join.port, 100)
+        for stranger in slow:
+            stranger.sendall(GREETING[:11])
+        for claimed in (2 << 30, (1 << 63) - 1):
+            for liar in connections(stack, join.port, 4):
+                liar.sendall(GREETING + b"\2" + claimed.to_bytes(8))
+                pour(liar)
+        assert process.memory_info().rss - before[1] <= 8 << 20
+        hosts[1].visit(join, "b").get_ready()
+        until(lambda: all(map(is_cut, slow)))
+        until(lambda: process.num_fds() <= before[0] + 4)  # b's connection, and room
+        assert process.memory_info().rss - before[1] <= 8 << 20
+        assert process.num_threads() == before[2]
         assert coordinator.stop()[0] == 0

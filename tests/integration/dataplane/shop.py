@@ -25,10 +25,24 @@ from protocol.wire.layout import schema_digest
 from protocol.wire.messages import SnapshotManifest
 from tests.integration.dataplane.children import RUN, A, Shop, resident_bytes, running
 
-__all__ = ["Footprint", "Port", "Tap", "fetch", "is_cut", "members", "port", "until"]
+__all__ = [
+    "GREETING",
+    "Footprint",
+    "Port",
+    "Tap",
+    "connections",
+    "fetch",
+    "is_cut",
+    "members",
+    "port",
+    "pour",
+    "until",
+]
 
 WITHIN_S = 30.0  # a bound, not a wait
 CHUNK_BYTES = 1 << 16
+# Of ZMTP 3.1: signature, version, mechanism, a client's, filler.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 
 
 @dataclass(frozen=True)
@@ -264,6 +278,20 @@ def is_cut(connection: socket.socket) -> bool:
     except OSError:
         return True
     return True
+
+
+def pour(line: socket.socket) -> None:
+    """Send on until the other side has cut it: what the kernel holds is taken, and no more."""
+    line.setblocking(True)
+    with suppress(ConnectionError, TimeoutError):
+        for _ in range(64):
+            line.sendall(bytes(1 << 20))
+        raise AssertionError("64 MiB were taken")
+
+
+def connections(stack: ExitStack, number: int, count: int) -> list[socket.socket]:
+    there = ("127.0.0.1", number)
+    return [stack.enter_context(socket.create_connection(there, WITHIN_S)) for _ in range(count)]
 
 
 def members(num: int) -> tuple[list[Identity], dict[bytes, PeerId]]:

@@ -1,7 +1,6 @@
 """Whoever is at a peer's port, whatever they send: it costs little, and others are served."""
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,7 +37,18 @@ from protocol.wire.messages import (
     TensorSpec,
 )
 from tests.integration.dataplane.children import RUN, A, Shop
-from tests.integration.dataplane.shop import WITHIN_S, Port, Tap, is_cut, members, port, until
+from tests.integration.dataplane.shop import (
+    GREETING,
+    WITHIN_S,
+    Port,
+    Tap,
+    connections,
+    is_cut,
+    members,
+    port,
+    pour,
+    until,
+)
 from tests.integration.transport.flood import flooding
 
 pytestmark = pytest.mark.usefixtures("tracked")
@@ -47,8 +57,6 @@ MIB = 1 << 20
 BODY_BYTES = 24 * MIB
 VANISH = "tests.integration.dataplane.vanish"
 OTHER_RUN = b"o" * 16
-# Of ZMTP 3.1: signature, version, mechanism, a client's, filler.
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 
 
 @pytest.fixture(scope="module")
@@ -138,19 +146,6 @@ def member(to: Port, keys: Identity, *, address: str = "") -> Iterator[Member]:
         transport.close()
 
 
-def pour(line: socket.socket) -> None:
-    """Send on until the other side has cut it: what the kernel holds is taken, and no more."""
-    line.setblocking(True)
-    with pytest.raises((ConnectionError, TimeoutError)):
-        for _ in range(64):
-            line.sendall(bytes(MIB))
-
-
-def connections(stack: ExitStack, to: Port, count: int) -> list[socket.socket]:
-    there = ("127.0.0.1", to.number)
-    return [stack.enter_context(socket.create_connection(there, WITHIN_S)) for _ in range(count)]
-
-
 Keys = tuple[list[Identity], dict[bytes, PeerId]]
 
 
@@ -165,7 +160,7 @@ def test_a_hundred_that_greet_a_byte_at_a_time_are_cut_and_hold_nobody_up(
         member(counter, keys[0][0]) as friend,
         ExitStack() as stack,
     ):
-        slow = connections(stack, counter, 100)
+        slow = connections(stack, counter.number, 100)
         for stranger in slow:
             stranger.sendall(GREETING[:11])  # so many as the other side must see to answer
         turns = count()
@@ -190,7 +185,7 @@ def test_a_frame_of_two_gigabytes_before_the_handshake_is_cut_at_its_header(
     counter: Port, claimed: int, kind: int
 ) -> None:
     with counter.bounded(grown_bytes=4 * MIB) as check, ExitStack() as stack:
-        for liar in connections(stack, counter, 4):
+        for liar in connections(stack, counter.number, 4):
             liar.sendall(GREETING + bytes([kind]) + claimed.to_bytes(8))
             pour(liar)
             check()
