@@ -1,6 +1,6 @@
 """What each codec costs in accuracy and saves in bytes: one JSON line each.
 
-    python benchmarks/codecs.py [--seeds 3] [--rounds 8] [--codec topk] [--topk 0.1]
+    python benchmarks/codecs.py [--seeds 3] [--rounds 8] [--codec topk] [--seed 0] [--topk 0.1]
 
 About a minute for each codec and seed.
 
@@ -84,24 +84,25 @@ def _sizes(pulled: object) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--rounds", type=int, default=8)
     codecs = [*CODECS, *STEPS]
     parser.add_argument("--codec", choices=codecs, help="only this one")
     parser.add_argument("--topk", type=float, default=0.1, help="share that codec topk sends")
     args = parser.parse_args()
+    seeds = range(args.seeds) if args.seed is None else [args.seed]
     with tempfile.TemporaryDirectory() as folder:
         for name in [args.codec] if args.codec else codecs:
-            found = [
-                play(Path(folder), name, seed, args.rounds, args.topk) for seed in range(args.seeds)
-            ]
+            found = [play(Path(folder), name, seed, args.rounds, args.topk) for seed in seeds]
             accuracies = [accuracy for accuracy, _, _ in found]
             codec = CODECS.get(name)
             line = {
                 "codec": name,
                 "rounds": args.rounds,
+                "seeds": list(seeds),
                 "accuracies": [round(accuracy, 4) for accuracy in accuracies],
                 "mean": round(statistics.fmean(accuracies), 4),
-                "spread": round(statistics.stdev(accuracies), 4) if args.seeds > 1 else None,
+                "spread": round(statistics.stdev(accuracies), 4) if len(seeds) > 1 else None,
                 "result_bytes": round(found[0][1]),
                 "first_bytes": round(found[0][2]),
                 "error": codec.error if codec is not None else STEPS.get(name, "none"),
