@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
+from peer.census import census_of
 from peer.effects import (
     Act,
     Compared,
@@ -355,20 +356,17 @@ class Node:
         )
 
     def _viewed(self, view: View, now_s: float) -> tuple[Act, ...]:
-        self.view = view
-        admitted = {m.curve_key: PeerId(m.name) for m in view.members if m.state != "revoked"}
+        self.view, census = view, census_of(view)
         acts: list[Act] = []
         if self._signed is not None:
-            acts.append(Members(admitted, view.epoch, self._signed))
-        revoked = {PeerId(m.name) for m in view.members if m.state == "revoked"}
-        for name in sorted(self._links.keys() & revoked):
+            acts.append(Members(census.admitted, view.epoch, self._signed))
+        for name in sorted(self._links.keys() & census.revoked):
             del self._links[name]
             self._dialled.pop(name, None)
             self._wakes.pop(f"<{name}>", None)
             acts.append(HangUp(name))
         if self.machine is not None and self.machine.phase is Phase.LOBBY and not view.founding:
-            ready = sum(m.state == "ready" and m.role == "peer" for m in view.members)
-            acts.append(Lobby(ready, view.founders))
+            acts.append(Lobby(len(census.ready), view.founders))
         return (*acts, *self._play(lambda m: m.view(view, now_s), now_s))
 
     # -- links -----------------------------------------------------------------------------------
@@ -427,7 +425,7 @@ class Node:
             return ()
         self._linked = (self.view, frozenset(self.machine.neighbours))
         acts: list[Act] = []
-        by_name = {PeerId(m.name): m for m in self.view.members}
+        by_name = census_of(self.view).by_name
         for name in sorted(self.machine.neighbours):
             member = by_name.get(name)
             if member is None or member.state == "revoked":

@@ -6,6 +6,7 @@ stays, but for a relay that nobody depends on. Must not know how anybody is doin
 
 from collections.abc import Iterable, Sequence
 
+from peer.census import census_of
 from peer.faults.plan import FaultPlan
 from peer.roles import Exchange, Role
 from protocol.ids import PeerId
@@ -13,17 +14,6 @@ from protocol.topology import Topology, active, neighbours
 from protocol.wire.messages import View
 
 __all__ = ["Roster"]
-
-_READY = frozenset({"ready"})
-_TAKING_PART = _READY | {"lost"}
-_LEFT = frozenset({"left", "revoked"})
-
-
-def _names(view: View, role: Role, states: frozenset[str]) -> tuple[PeerId, ...]:
-    """Sorted."""
-    return tuple(
-        sorted(PeerId(m.name) for m in view.members if m.role == role and m.state in states)
-    )
 
 
 class Roster:
@@ -56,8 +46,8 @@ class Roster:
         """Take a newer view; the names that have left since the one before, sorted."""
         self._view = view
         before = self.left
-        self.left = frozenset(PeerId(m.name) for m in view.members if m.state in _LEFT)
-        self.revoked = frozenset(PeerId(m.name) for m in view.members if m.state == "revoked")
+        census = census_of(view)
+        self.left, self.revoked = census.left, census.revoked
         return tuple(sorted(self.left - before))
 
     def follow(self, round_no: int, last: int, *, first: bool) -> int:
@@ -73,11 +63,13 @@ class Roster:
         """
         if self._view is None:
             return round_no
-        founding = tuple(PeerId(name) for name in self._view.founding)
+        census = census_of(self._view)
+        founding = census.founding
         if first and self._me in founding:
-            self._base = tuple(name for name in founding if name not in self.left)
+            gone = self.left.intersection(founding)
+            self._base = tuple(n for n in founding if n not in gone) if gone else founding
         else:
-            self._base = _names(self._view, Role.PEER, _TAKING_PART)
+            self._base = census.taking_part
         while round_no <= last and not self._plays(round_no):
             round_no += 1
         self.peers = self._members(round_no)
@@ -114,8 +106,10 @@ class Roster:
             self.peers = tuple(sorted((*self.peers, self._me)))
         self.adjacent = neighbours(self._topology.graph(self.peers, self._seed), self._me)
         # Peers with a copy of the common model each can do without a relay that may be gone.
-        there = _READY if self._exchange is Exchange.COMMON else _TAKING_PART
-        self.relay = min(_names(self._view, Role.RELAY, there), default="")
+        census = census_of(self._view)
+        is_common = self._exchange is Exchange.COMMON
+        relays = census.relays_ready if is_common else census.relays_taking_part
+        self.relay = min(relays, default="")
 
     def restore(self, *, peers: Sequence[PeerId], adjacent: Sequence[PeerId], relay: str) -> None:
         """Take the roster of a round that an earlier process was in the middle of."""

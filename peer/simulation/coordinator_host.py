@@ -1,6 +1,7 @@
 """The simulated coordinator: the real directory, fed by the world."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import blake2b
 
 from coordinator.book import Book
@@ -11,11 +12,13 @@ from protocol.manifest import Manifest
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.signing import sign_public
 
-__all__ = ["CoordinatorHost", "key_of"]
+__all__ = ["OPERATOR", "CoordinatorHost", "key_of"]
 
 LEASE_S = 15.0
+OPERATOR = PeerId("coordinator")  # who gives orders does so with its own key
 
 
+@lru_cache(maxsize=8192)  # two of each peer are asked for again and again
 def key_of(name: str, purpose: str) -> bytes:
     """32 bytes that stand for a key; nobody forges one in a simulation, so none is a secret."""
     return blake2b(f"{purpose}/{name}".encode(), digest_size=32).digest()
@@ -65,7 +68,7 @@ class CoordinatorHost:
     def join(self) -> JoinString:
         """As a peer would be given it; nothing is at that address."""
         public = sign_public(self._sign_secret)
-        return JoinString("127.0.0.1", 1, key_of("coordinator", "curve"), public, self._book.token)
+        return JoinString("127.0.0.1", 1, key_of(OPERATOR, "curve"), public, self._book.token)
 
     @property
     def is_up(self) -> bool:
@@ -75,7 +78,11 @@ class CoordinatorHost:
         """Come up, for the first time or again, with the book that the journal kept."""
         self._book.incarnation += 1
         self._directory = Directory(
-            self._book, sign_secret=self._sign_secret, lease_s=LEASE_S, now_s=self._now_s()
+            self._book,
+            sign_secret=self._sign_secret,
+            lease_s=LEASE_S,
+            now_s=self._now_s(),
+            operator=key_of(OPERATOR, "curve"),
         )
         self._carry_out(self._directory.wake(self._now_s()))
 

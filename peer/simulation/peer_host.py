@@ -6,7 +6,7 @@ decides nothing about rounds.
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, assert_never
@@ -37,6 +37,7 @@ from peer.entries import Entry, Past
 from peer.journal import Journal
 from peer.machine import Phase
 from peer.node import Node
+from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, Pending
 from peer.simulation.timing import Timing
 from peer.takeup import order_from, take_up
@@ -83,6 +84,9 @@ class Fabric(Protocol):
 
     def opened(self, me: PeerId) -> None:
         """`me` answers from now on."""
+
+    def hang_up(self, me: PeerId, asker: PeerId) -> None:
+        """Cut the connection of `asker` to `me`, who does not admit it any more."""
 
     def began_round(self, me: PeerId, round_no: int) -> None: ...
 
@@ -144,6 +148,7 @@ class PeerHost:
         self._sync = sync
         self._shelf: Shelf | None = None
         self._view: tuple[Epoch, SignedView] | None = None
+        self._names: Mapping[bytes, PeerId] = {}  # of every key that is admitted
         self._kept: dict[Part, list[bytes]] = {}  # digests of what is offered, oldest first
         self._bodies: dict[bytes, SnapshotRef] = {}  # what this peer serves, by digest
         self._steps = 1  # of one round's training
@@ -209,7 +214,7 @@ class PeerHost:
 
     def asked(self, asker: PeerId, header: bytes) -> None:
         """A message of a peer that pulls from us."""
-        if self._shelf is None:
+        if self._shelf is None or not self.admits(asker):
             return
         try:
             message = PEER.decode(header)
@@ -218,6 +223,10 @@ class PeerHost:
             self._shelf.forget(asker)
             return
         self._reply(answers)
+
+    def admits(self, asker: PeerId) -> bool:
+        """May the holder of this peer's key connect, and be answered? As a real handshake asks."""
+        return self._names.get(key_of(asker, "curve")) == asker
 
     def body_of(self, digest: bytes) -> SnapshotRef | None:
         """What is served under this digest now."""
@@ -235,8 +244,9 @@ class PeerHost:
                 self._fabric.dial(self.me, name)
             case HangUp():
                 pass  # the node has let go of the link, and there is nothing below it
-            case Members(_, epoch, signed):  # names are not forged here
+            case Members(names, epoch, signed):
                 self._view = epoch, signed
+                self._admit(names)
                 if self._shelf is not None:
                     self._shelf.view(epoch, signed)
             case Open(run, schema):
@@ -273,6 +283,16 @@ class PeerHost:
                 self._let_go()
             case _:
                 assert_never(act)
+
+    def _admit(self, names: Mapping[bytes, PeerId]) -> None:
+        """Hear these from now on, and be done with who is no longer among them."""
+        before, self._names = self._names, names
+        if before is names or before.keys() <= names.keys():
+            return
+        for asker in sorted(before[key] for key in before.keys() - names.keys()):
+            if self._shelf is not None:
+                self._shelf.forget(asker)
+            self._fabric.hang_up(self.me, asker)
 
     def _open(self, run: bytes, schema: bytes) -> None:
         self._shelf = Shelf(run=run, name=self.me, schema=schema, sign_secret=self._sign_secret)

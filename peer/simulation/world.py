@@ -194,7 +194,8 @@ class World:
                     self._begin(puller, begin, f"nothing came for {GIVE_UP_S:.0f} s")
                 return
             host = self._hosts.get(other)
-            served = host.body_of(digest) if host is not None and host.over is None else None
+            is_heard = host is not None and host.over is None and host.admits(me)
+            served = host.body_of(digest) if host is not None and is_heard else None
             if puller is not None:
                 reason = "" if served is not None else "it is served no longer"
                 self.when_awake(puller, lambda: begin(served, reason))
@@ -222,6 +223,8 @@ class World:
         def arrived() -> None:
             if giver is not self._hosts.get(other) or (giver is not None and giver.was_killed):
                 self.when_awake(puller, lambda: failed("the connection broke"))
+            elif giver is not None and giver.over is None and not giver.admits(me):
+                self.when_awake(puller, lambda: failed("the connection was cut"))
             elif self._trouble.is_cut(other, me, self._moment()) or other in self._frozen:
                 if self.now_s() < until_s:
                     self.later(RETRY_S, arrived)
@@ -285,6 +288,12 @@ class World:
             self._connect(asker, answerer)
         return True
 
+    def hang_up(self, me: PeerId, asker: PeerId) -> None:
+        if self._dialled.get((asker, me)):
+            self._dialled[asker, me] = False
+            self.later(0.0, lambda: self._down(asker, me))
+            self._connect(asker, me)
+
     def _down(self, me: PeerId, other: PeerId) -> None:
         self._tell(me, lambda host: host.feed(host.node.link_disconnected(other, self.now_s())))
 
@@ -295,7 +304,9 @@ class World:
                 return
             if host is None or host.over is not None or not host.is_open:
                 return  # it says when it is
-            if self._trouble.is_cut(me, other, self._moment()):
+            if (asker := self._hosts.get(me)) is None or asker.over is not None:
+                return
+            if not host.admits(me) or self._trouble.is_cut(me, other, self._moment()):
                 self.later(RETRY_S, arrived)
                 return
             self._dialled[me, other] = True
