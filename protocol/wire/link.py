@@ -125,6 +125,7 @@ class Link:
         self._asked: int | None = None  # round of the standing question
         self._part = Part.RESULT  # of which snapshot of that round
         self._holds = b""  # name of what we have of theirs, for them to step from
+        self._said = b""  # which one we named at the newest attempt
         self._attempt = 0
         self._is_done = False
         self._heard_at_s = 0.0
@@ -278,12 +279,12 @@ class Link:
                 raise RemoteProtocolError(
                     f"manifest of a step of {self._neighbour}: {line} {seen}, not {due}"
                 )
+        if offer.attempt == self._attempt and not (self._said and step.base == self._said):
+            raise RemoteProtocolError(
+                f"a step of {self._neighbour} goes on from {step.base.hex()[:12] or 'nothing'},"
+                f" we hold {self._said.hex()[:12] or 'nothing'}"
+            )
         if not self._holds or step.base != self._holds:
-            if offer.attempt == self._attempt:
-                raise RemoteProtocolError(
-                    f"a step of {self._neighbour} goes on from {step.base.hex()[:12] or 'nothing'},"
-                    f" we hold {self._holds.hex()[:12] or 'nothing'}"
-                )
             return None  # an answer to what we held when we asked before
         return Step(step, digest(offer.step))
 
@@ -327,6 +328,7 @@ class Link:
         self._put_at_s = now_s
         if self._asked is not None:
             self._attempt += 1
+            self._said = self._holds
             ask = Ask(self._hello.run, self._part, self._asked, self._attempt, self._holds)
             return Send(ask), *self._wake_at()
         if self._is_done:

@@ -388,3 +388,12 @@ def test_a_step_from_what_was_held_at_an_earlier_attempt_is_passed_over() -> Non
     link.ask(3, 1.0, holds=name_of(1))
     step = encode_document(step_to(3))
     assert link.receive(replace(offer(3, 1), step=step), 1.0) == (answered(3),)
+
+
+def test_an_answer_that_comes_before_a_new_question_could_be_put_is_no_breach() -> None:
+    """The link was silent, and the step's pull failed meanwhile: nothing is held any more."""
+    link = stepping()
+    assert LinkDown("silent for 10 s") in link.wake(10.0)
+    assert link.ask(3, 11.0) == ()
+    step = encode_document(step_to(3))
+    assert link.receive(replace(offer(3, 1), step=step), 12.0) == (answered(3), WakeAt(22.0))
