@@ -89,11 +89,12 @@ class _Delta:
     def apply(self, base: Floats, step: Bytes, into: Floats) -> None:
         rows, columns = base.shape
         scales = step[: 4 * rows].view(np.float32)
-        if not (np.isfinite(scales).all() and (scales >= 0).all()):
-            raise RemoteProtocolError("a scale that is negative or not finite")
         whole = step[4 * rows :].view(np.int8).reshape(rows, columns)
         for part in _blocks(rows, columns):
-            np.multiply(whole[part], scales[part, None], out=into[part])
+            scale = scales[part]
+            if not (np.isfinite(scale).all() and (scale >= 0).all()):
+                raise RemoteProtocolError("a scale that is negative or not finite")
+            np.multiply(whole[part], scale[:, None], out=into[part])
             np.add(base[part], into[part], out=into[part])
 
 
@@ -122,8 +123,11 @@ class _TopK:
         np.abs(off, out=off)
         least = np.partition(off, off.size - count)[off.size - count]
         chosen = off > least
-        ties = np.flatnonzero(off == least)
-        chosen[ties[: count - np.count_nonzero(chosen)]] = True
+        room = count - np.count_nonzero(chosen)
+        for part in _blocks(off.size, 1):
+            ties = np.flatnonzero(off[part] == least)[:room]
+            chosen[part][ties] = True
+            room -= ties.size
         indexes = np.flatnonzero(chosen)
         values = wanted.reshape(-1)[indexes]
         both = np.concatenate([indexes.astype(np.int32), values.view(np.int32)])
