@@ -278,9 +278,7 @@ class Machine:
         neighbour = self.neighbours.get(name)
         if neighbour is None:
             return ()
-        neighbour.pulling = None
-        neighbour.failures += 1
-        if neighbour.failures >= MAX_FAILURES:
+        if neighbour.failed() >= MAX_FAILURES:
             neighbour.fault = f"{neighbour.failures} pulls failed, the last: {reason}"
         effects: tuple[Effect, ...] = (Happened("pull-failed", name, reason),)
         if name == self._healing:

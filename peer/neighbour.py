@@ -51,7 +51,8 @@ class Neighbour:
     news_s: float = -math.inf
     fault: str = ""  # why its newest result was refused in this round
     cut: str = ""  # why the plan of faults lets the exchange with it fail in this round
-    failures: int = 0  # of pulls in this round: after one, no step is trusted to be enough
+    failures: int = 0  # of pulls in this round
+    doubted: bytes = b""  # name of the result that was here when one failed: none steps from it
     arrivals: Arrivals | None = None
 
     def begin(self) -> None:
@@ -72,7 +73,15 @@ class Neighbour:
     @property
     def holds(self) -> bytes:
         """Name of the result that it may step from; empty while it is to send a whole one."""
-        return self.good.snapshot.digest if self.good is not None and not self.failures else b""
+        held = self.good.snapshot.digest if self.good is not None else b""
+        return held if held != self.doubted else b""
+
+    def failed(self) -> int:
+        """Note that a pull came to nothing, maybe for what is here; how many did in this round."""
+        self.pulling = None
+        self.failures += 1
+        self.doubted = self.good.snapshot.digest if self.good is not None else b""
+        return self.failures
 
     def onward(self, step: Step | None) -> Onward | None:
         """How to get by a step where it leads; None where it does not begin at what is here."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from peer.checkpoint import map_snapshot
 from peer.durable import step
 from peer.exchange import (
     Origin,
@@ -21,7 +22,7 @@ from peer.memory import Memory, write_memory
 from peer.mixers.replicated import unpack_state
 from peer.work import Published, SnapshotRef
 from protocol.codecs import Coder
-from protocol.errors import DataError
+from protocol.errors import DataError, LayoutError
 from protocol.params import NOTHING, Params, State, sub
 from protocol.round import Start, Trained
 from protocol.steps import Stepper
@@ -31,7 +32,16 @@ from protocol.wire.fields import as_text
 from protocol.wire.messages import SnapshotManifest, TensorSpec
 from protocol.wire.shelf import SNAPSHOTS_KEPT
 
-__all__ = ["Shelving", "as_read", "coded", "remembered", "state_of", "stepped", "update_of"]
+__all__ = [
+    "Shelving",
+    "as_read",
+    "coded",
+    "published_before",
+    "remembered",
+    "state_of",
+    "stepped",
+    "update_of",
+]
 
 
 class Shelving:
@@ -161,6 +171,16 @@ def as_read(sent: Trained, read: Sections) -> Trained:
         buffers=seen(sent.buffers, "buffers"),
         extras=seen(sent.extras, "extras"),
     )
+
+
+def published_before(ref: SnapshotRef | None) -> Sections | None:
+    """What the others can hold; None where nothing was published, or it is not here any more."""
+    if ref is None:
+        return None
+    try:
+        return map_snapshot(ref)[1]
+    except (LayoutError, OSError):
+        return None  # somebody took it away: the next result goes out whole
 
 
 def stepped(

@@ -28,6 +28,8 @@ class Pulls:
     def order(self, fetch: Fetch, inbox: Path, address: str, key: bytes) -> PullOrder:
         """A new ticket: what the puller is to do, whole or by a step from what is here.
 
+        An earlier ticket of the same buffer is closed: the puller writes no longer for it.
+
         Args:
             fetch: as the node says.
             inbox: folder of the receive buffers.
@@ -36,6 +38,8 @@ class Pulls:
         """
         path = inbox / f"{fetch.neighbour}.{fetch.slot}.body"
         snapshot = SnapshotRef(encode_document(fetch.manifest), fetch.digest, str(path), 0)
+        for old in [t for t, pull in self._pulls.items() if pull.snapshot.path == str(path)]:
+            del self._pulls[old]
         self._next += 1
         self._pulls[self._next] = _Pull(snapshot)
         order = PullOrder(
@@ -74,6 +78,6 @@ class Pulls:
         pull = self._pulls.pop(ticket, None)
         return (num_bytes - pull.told_bytes, pull.snapshot) if pull is not None else (0, None)
 
-    def drop(self, ticket: int) -> None:
-        """Close a ticket that came to nothing."""
-        self._pulls.pop(ticket, None)
+    def drop(self, ticket: int) -> bool:
+        """Close a ticket that came to nothing; False if it was closed already."""
+        return self._pulls.pop(ticket, None) is not None

@@ -226,7 +226,7 @@ class Runtime:
         for reply in replies:
             self._carry_out(self._node.replied(reply, self._now_s()))
 
-    def _hear_threads(self) -> None:  # noqa: C901 - one line for each kind of event
+    def _hear_threads(self) -> None:  # noqa: C901, PLR0912 - one line for each kind of event
         for event in self._events.drain():
             now_s = self._now_s()
             match event:
@@ -241,8 +241,8 @@ class Runtime:
                         self._carry_out(self._node.progressed(neighbour, rest, now_s))
                         self._carry_out(self._node.pulled(neighbour, snapshot, now_s))
                 case PullFailed(ticket, neighbour, reason):
-                    self._pulls.drop(ticket)
-                    self._carry_out(self._node.pull_failed(neighbour, reason, now_s))
+                    if self._pulls.drop(ticket):
+                        self._carry_out(self._node.pull_failed(neighbour, reason, now_s))
                 case Served(peer, num_bytes):
                     self._node.sent(peer, num_bytes)
                 case Misbehaved(peer, reason):

@@ -11,7 +11,6 @@ from typing import assert_never
 
 from peer.admission import first_unfinite
 from peer.bench import Bench
-from peer.checkpoint import map_snapshot
 from peer.common import CommonModel
 from peer.evidence import finite, mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
@@ -25,6 +24,7 @@ from peer.publishing import (
     Shelving,
     as_read,
     coded,
+    published_before,
     remembered,
     state_of,
     stepped,
@@ -375,8 +375,7 @@ def _stepped(learner: Learner, stepper: Stepper, shared: Trained) -> tuple[Train
     With a common model the peer itself goes on from what is published, as all others do; else it
     keeps its own result, which holds what no step has carried yet.
     """
-    before = map_snapshot(learner.published)[1] if learner.published is not None else None
-    shared, step = stepped(stepper, before, shared)
+    shared, step = stepped(stepper, published_before(learner.published), shared)
     if learner.common is not None:
         learner.sent = as_read(learner.sent, sections_of(shared))
     return shared, step

@@ -50,6 +50,11 @@ class PullOrder:
     path: Path  # where its body goes; overwritten, resized, reused between rounds
     rebuild: Rebuild | None = None  # the snapshot is a step, and this what it leads to
 
+    @property
+    def files(self) -> frozenset[Path]:
+        """Those that it writes."""
+        return frozenset((self.path,) if self.rebuild is None else (self.path, self.rebuild.path))
+
 
 @dataclass(slots=True, eq=False)
 class _Haul:
@@ -131,6 +136,7 @@ class Hauls:
         self._holdings = Holdings()
         self._own: deque[str] = deque()  # sources that this node published, oldest first
         self._rebuilder = Rebuilder(hashers, call_back)
+        self._rebuilding: dict[int, PullOrder] = {}
         self._xids = (number % 2**32 for number in count(1))
 
     @property
@@ -141,6 +147,9 @@ class Hauls:
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def order(self, order: PullOrder, now_s: float) -> None:
+        """Fetch this; what is still under way to one of its files is cancelled."""
+        for old in [old for old in self._orders() if old.files & order.files]:
+            self.cancel(old.ticket, now_s)
         try:
             line = self._line(order, now_s)
         except AddressError as error:
@@ -173,6 +182,7 @@ class Hauls:
         """Stop this pull, in whatever state it is; nothing more is told of it."""
         self._waiting = [wait for wait in self._waiting if wait.order.ticket != ticket]
         self._rebuilder.cancel(ticket)
+        self._rebuilding.pop(ticket, None)
         for line in self._lines.values():
             for haul in [haul for haul in line.hauls if haul.order.ticket == ticket]:
                 self._carry_out(line, haul, haul.pull.cancel())
@@ -200,6 +210,7 @@ class Hauls:
             line.caller.close()
         self._lines.clear()
         self._waiting.clear()
+        self._rebuilder.close()
         for source in (*map(str, self._buffers), *self._own):
             self._holdings.drop(source)
         for buffer in self._buffers.values():
@@ -219,6 +230,11 @@ class Hauls:
         late = [w for w in self._waiting if now_s >= w.until_s and not w.line.is_connected]
         self._fail_waits(late, f"not reached for {REACH_S:.0f} s")
         self._begin_waiting(now_s)
+
+    def _orders(self) -> list[PullOrder]:
+        """Of all that is under way."""
+        hauls = [haul.order for line in self._lines.values() for haul in line.hauls]
+        return [*(wait.order for wait in self._waiting), *hauls, *self._rebuilding.values()]
 
     def _begin_waiting(self, now_s: float) -> None:
         lines = [line for line in self._lines.values() if line.is_connected]
@@ -367,6 +383,7 @@ class Hauls:
             return
 
         def done(fault: str) -> None:
+            del self._rebuilding[ticket]
             if fault:
                 self._events.put(PullFailed(ticket, neighbour, fault))
                 return
@@ -374,6 +391,7 @@ class Hauls:
             self._holdings.add(str(order.path), buffer.view, here)
             self._events.put(Pulled(ticket, neighbour, haul.pull.num_bytes))
 
+        self._rebuilding[ticket] = haul.order
         came = haul.order.manifest, haul.buffer.view
         self._rebuilder.begin(ticket, order, *came, buffer.view, tell=done)
 

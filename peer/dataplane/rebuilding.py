@@ -3,9 +3,11 @@
 What comes out is the whole snapshot that its sender's manifest names, or nothing that is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from peer.dataplane.bodies import ServedBody
 from peer.dataplane.checking import Workers
@@ -29,6 +31,26 @@ class Rebuild:
     path: Path  # where its body goes
 
 
+class _Hands:
+    """Held while a body is written; once they are off it, it is left alone."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._are_off = False
+
+    def off(self) -> None:
+        """From now on; a tensor that is being written is waited for."""
+        self._are_off = True
+        with self._lock:
+            pass
+
+    @contextmanager
+    def on(self) -> Iterator[bool]:
+        """Whether there is still something to be written, for as long as that takes."""
+        with self._lock:
+            yield not self._are_off
+
+
 class Rebuilder:
     """The steps that are being carried out. It lives in the puller's thread, and works in others'.
 
@@ -44,11 +66,16 @@ class Rebuilder:
         """
         self._executor = executor
         self._call_back = call_back
-        self._tickets: set[int] = set()
+        self._tickets: dict[int, _Hands] = {}
 
     def cancel(self, ticket: int) -> None:
-        """Tell nothing more of this one."""
-        self._tickets.discard(ticket)
+        """Tell nothing more of this one, and leave its bodies alone."""
+        if (hands := self._tickets.pop(ticket, None)) is not None:
+            hands.off()
+
+    def close(self) -> None:
+        for ticket in tuple(self._tickets):
+            self.cancel(ticket)
 
     def begin(
         self,
@@ -71,30 +98,36 @@ class Rebuilder:
             tell: called back with why it failed; with an empty reason when every tensor is what
                 the manifest of the whole says. Not after a cancel.
         """
-        self._tickets.add(ticket)
+        hands = self._tickets[ticket] = _Hands()
 
         def done(fault: str) -> None:
-            if ticket in self._tickets:
-                self._tickets.remove(ticket)
+            if self._tickets.get(ticket) is hands:
+                del self._tickets[ticket]
                 tell(fault)
 
         def work() -> None:
-            fault = _rebuilt(order, step, came, into)
+            fault = _rebuilt(order, step, came, into, hands)
             self._call_back(lambda: done(fault))
 
         self._executor.submit(work)
 
 
-def _rebuilt(order: Rebuild, step: SnapshotManifest, came: memoryview, into: memoryview) -> str:
+def _rebuilt(
+    order: Rebuild, step: SnapshotManifest, came: memoryview, into: memoryview, hands: _Hands
+) -> str:
     try:
-        _carry_out(order, step, came, into)
+        _carry_out(order, step, came, into, hands)
     except (KinfolkError, OSError) as error:
         return str(error)
+    except MemoryError as error:
+        return f"no memory to carry out a step: {error}"
     return ""
 
 
-def _carry_out(order: Rebuild, step: SnapshotManifest, came: memoryview, into: memoryview) -> None:
-    """Compute and check one tensor after another.
+def _carry_out(
+    order: Rebuild, step: SnapshotManifest, came: memoryview, into: memoryview, hands: _Hands
+) -> None:
+    """Compute and check one tensor after another, while the hands may.
 
     Raises:
         KinfolkError: the base is not there, the step is none, or it leads elsewhere.
@@ -111,7 +144,10 @@ def _carry_out(order: Rebuild, step: SnapshotManifest, came: memoryview, into: m
     for spec, moved, place, at in zip(
         order.manifest.tensors, step.tensors, there.places, steps.places, strict=True
     ):
-        new = into[place.start : place.end]
-        advance(spec, moved, base[place.start : place.end], came[at.start : at.end], new)
-        if digest(new) != spec.digest:
-            raise RemoteProtocolError(f"the step of {spec.name} does not lead to its digest")
+        with hands.on() as may:
+            if not may:
+                return
+            new = into[place.start : place.end]
+            advance(spec, moved, base[place.start : place.end], came[at.start : at.end], new)
+            if digest(new) != spec.digest:
+                raise RemoteProtocolError(f"the step of {spec.name} does not lead to its digest")

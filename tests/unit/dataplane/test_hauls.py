@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from peer.dataplane.checking import Workers
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
 from peer.dataplane.hauls import MAX_HAULS, REACH_S, Hauls, PullOrder
 from peer.dataplane.inbox import Inbox
@@ -39,7 +40,7 @@ WITHIN_S = 10.0
 class Rig:
     """Hauls of b, and a listener of a's that says what the test says."""
 
-    def __init__(self, nodes: Nodes, hashers: ThreadPoolExecutor) -> None:
+    def __init__(self, nodes: Nodes, hashers: Workers) -> None:
         self._poller = nodes.b.poller()
         self.events: Inbox[Event] = Inbox(nodes.b.wake())
         self._calls: Inbox[Callable[[], None]] = Inbox(nodes.b.wake())
@@ -178,7 +179,7 @@ def test_so_many_at_a_time_and_the_dead_keep_no_place(rig: Rig, tmp_path: Path) 
 def test_a_neighbour_that_moved_is_called_where_it_is_now(rig: Rig, tmp_path: Path) -> None:
     old = order(tmp_path / "r", ticket=1, address="tcp://nobody:1")
     rig.hauls.order(old, 0.0)
-    rig.hauls.order(order(tmp_path / "r", ticket=2), 1.0)
+    rig.hauls.order(order(tmp_path / "s", ticket=2), 1.0)
     assert rig.turn(1.0) == [PullFailed(1, A, "the neighbour has moved")]
     rig.get(1.0)
 
@@ -429,3 +430,94 @@ def test_what_this_node_published_as_a_step_is_not_held(rig: Rig, tmp_path: Path
             rig.hauls.hold(ref)
     rig.hauls.order(order(tmp_path / "r"), 0.0)
     assert rig.end() == Pulled(1, A, 0)  # the result has not been crowded out
+
+
+def test_whoever_orders_a_buffer_ends_what_is_still_under_way_to_it(
+    rig: Rig, tmp_path: Path
+) -> None:
+    """Else the late pieces of a pull that nobody waits for would land in what was checked."""
+    rig.hauls.order(order(tmp_path / "r"), 0.0)
+    route, old = rig.get()
+    rig.hauls.order(order(tmp_path / "r", ticket=2), 1.0)
+    assert rig.turn(1.0) == []
+    (_, cancelled), (_, get) = rig.arrivals()
+    assert cancelled == Cancel(old.xid)
+    assert isinstance(get, Get)
+    rig.say(route, Data(get.xid, 0), BODY)
+    assert rig.end() == Pulled(2, A, len(BODY))
+    rig.say(route, Data(old.xid, 0), bytes(len(BODY)))
+    assert rig.turn(2.0) == []
+    assert (tmp_path / "r").read_bytes() == BODY
+
+
+def test_a_pull_that_waits_for_a_connection_gives_way_to_the_next_to_its_buffer(
+    rig: Rig, tmp_path: Path
+) -> None:
+    rig.hauls.order(order(tmp_path / "r", address="tcp://nobody:1"), 0.0)
+    rig.hauls.order(order(tmp_path / "r", ticket=2, address="tcp://nobody:1"), 1.0)
+    assert rig.turn(1.0 + REACH_S) == [PullFailed(2, A, f"not reached for {REACH_S:.0f} s")]
+
+
+class Later:
+    """Workers that do what they are given when the test says so, in its thread."""
+
+    def __init__(self) -> None:
+        self.todo: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], None], /) -> None:
+        self.todo.append(work)
+
+    def work(self) -> None:
+        while self.todo:
+            self.todo.pop(0)()
+
+
+def brought(nodes: Nodes, steps: Steps, folder: Path) -> tuple[Rig, Later]:
+    """A step that has come, and is about to be carried out."""
+    later = Later()
+    rig = Rig(nodes, later)
+    rig.hauls.order(steps.order(folder), 0.0)
+    bring(rig, steps.step)
+    rig.turn()
+    later.work()  # its digest
+    assert not [event for event in rig.turn() if not isinstance(event, Progressed)]
+    assert later.todo
+    return rig, later
+
+
+def test_a_step_is_not_carried_out_into_a_buffer_that_another_pull_fills(
+    tmp_path: Path, nodes: Nodes
+) -> None:
+    steps = Steps("delta", tmp_path)
+    Path(steps.base.path).write_bytes(bytes(64 + len(steps.result)))  # it would lead elsewhere
+    rig, later = brought(nodes, steps, tmp_path)
+    rig.hauls.order(replace(order(tmp_path / "r", ticket=2), manifest=steps.whole), 1.0)
+    bring(rig, steps.result, 1.0)
+    rig.turn(1.0)
+    later.work()
+    assert rig.end() == Pulled(2, A, len(steps.result))
+    assert (tmp_path / "r").read_bytes() == steps.result
+    rig.hauls.close()
+
+
+def test_a_step_is_not_carried_out_once_all_is_closed(tmp_path: Path, nodes: Nodes) -> None:
+    rig, later = brought(nodes, Steps("delta", tmp_path), tmp_path)
+    before = (tmp_path / "r").read_bytes()
+    rig.hauls.close()
+    later.work()
+    assert rig.turn() == []
+    assert (tmp_path / "r").read_bytes() == before
+
+
+def test_a_step_for_which_there_is_no_memory_fails_its_pull(
+    tmp_path: Path, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("Unable to allocate 1.00 GiB")
+
+    rig, later = brought(nodes, Steps("delta", tmp_path), tmp_path)
+    monkeypatch.setattr("peer.dataplane.rebuilding.advance", full)
+    later.work()
+    why = "no memory to carry out a step: Unable to allocate 1.00 GiB"
+    assert rig.end() == PullFailed(1, A, why)
+    rig.hauls.close()

@@ -82,6 +82,18 @@ def test_a_step_that_failed_is_followed_by_the_whole_result() -> None:
     assert holds(stage.work())["b"] == digest_of("b", 2)  # and trusted again in the next round
 
 
+def test_a_result_from_which_a_step_failed_is_not_stepped_from_in_a_later_round_either() -> None:
+    """What is here may have rotted: only a whole result ends that."""
+    stage, _ = in_round_three()
+    stage.machine.pull_failed(B, "the step of w does not lead there", stage.now_s)
+    stage.give("c", 2)
+    stage.pass_(10.0)  # b is given up
+    assert holds(stage.work()) == {"b": b"", "c": digest_of("c", 2)}
+    stage.give("b", 3)
+    stage.give("c", 3)
+    assert holds(stage.work())["b"] == digest_of("b", 3)
+
+
 def test_who_missed_a_round_says_which_one_it_has() -> None:
     stage, _ = in_round_three()
     stage.give("c", 2)

@@ -279,6 +279,25 @@ def test_each_result_but_the_first_is_published_with_the_step_to_it(
     assert schema_digest(map_snapshot(refs[-1])[0].tensors) == a.prepared.schema
 
 
+@pytest.mark.parametrize("harm", ["gone", "cut short"])
+def test_where_what_was_published_is_not_there_any_more_the_next_result_goes_out_whole(
+    tmp_path: Path, harm: str
+) -> None:
+    a, _ = stepped(tmp_path, "delta")
+    before = Path(a.play(1, [])[0].path)
+    if harm == "gone":
+        before.unlink()
+    else:
+        before.write_bytes(before.read_bytes()[:-4])
+    ref, _ = a.play(2, [])
+    assert a.published.more == ()
+    trained = a.trainer._ready().trained.params
+    public = map_snapshot(ref)[1]["params"]
+    assert all(torch.equal(public[name], trained[name]) for name in public)
+    a.play(3, [])
+    assert map_snapshot(step_of(a))[0].base == ref.digest
+
+
 @pytest.mark.parametrize("codec", STEPPED)
 def test_a_peer_keeps_its_own_result_whole_and_others_mix_what_was_published(
     tmp_path: Path, codec: str
