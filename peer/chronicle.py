@@ -34,6 +34,7 @@ _TOLD = {
     "shut-out": "{peer} is refused here: {reason}",
     "view-passed": "{peer} passed on {reason}",
     "split-view": "who is a member is told in two ways: {reason}",
+    "faults-of-nobody": "the faults name {reason}: no member of this run, perhaps mistyped",
     "journal-behind": "the run goes on in memory, what --resume would need is behind: {reason}",
     "journal-current": "the journal is whole again",
 }

@@ -38,7 +38,7 @@ from peer.effects import (
 )
 from peer.entries import Past
 from peer.faults.plan import FaultPlan
-from peer.faults.table import Fault
+from peer.faults.table import Fault, late_names
 from peer.machine import Machine, Phase
 from peer.options.fields import Value
 from peer.roles import Role
@@ -109,6 +109,7 @@ class Node:
         self._coded = self._stepped = b""  # digests of the schemas of coded results and of steps
         self._wakes: dict[str, float] = {}
         self._to_compare = ["sgd", "same"] if plan.alone else []
+        self._has_begun = False  # somebody was told who founds the run
         self._ended = ""  # why the run ended for this peer; empty while it goes on
 
     @property
@@ -365,9 +366,19 @@ class Node:
             self._dialled.pop(name, None)
             self._wakes.pop(f"<{name}>", None)
             acts.append(HangUp(name))
+        if view.founding and not self._has_begun:
+            self._has_begun = True
+            acts += self._faults_of_nobody(view)
         if self.machine is not None and self.machine.phase is Phase.LOBBY and not view.founding:
             acts.append(Lobby(len(census.ready), view.founders))
         return (*acts, *self._play(lambda m: m.view(view, now_s), now_s))
+
+    def _faults_of_nobody(self, view: View) -> tuple[Act, ...]:
+        """Tell whom the faults name though nobody of that name is there: it may be mistyped."""
+        faults = self.plan.faults
+        named = {str(name) for fault in faults for name in fault.names} - set(late_names(faults))
+        nobody = sorted(named - {member.name for member in view.members})
+        return (Happened("faults-of-nobody", None, ", ".join(nobody)),) if nobody else ()
 
     # -- links -----------------------------------------------------------------------------------
 

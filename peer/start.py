@@ -3,7 +3,7 @@
 import math
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,8 @@ from peer.dataplane.server import Server
 from peer.display import Display
 from peer.faults.disk import watch_disk
 from peer.faults.plan import agreed
-from peer.faults.table import Fault
-from peer.faults.weather import BEGAN, PeerWeather
+from peer.faults.table import Fault, needs_launcher
+from peer.faults.weather import BEGAN, LAUNCHED, PeerWeather
 from peer.node import Node, Plan
 from peer.options.attack import Attack
 from peer.options.fields import Value
@@ -117,6 +117,7 @@ def _run(asked: Asked, seat: _Seat, display: Display) -> int:
             hint="give one of them",
         )
     _check_gpu(asked.gpu)
+    _tell_undone(asked.faults, seat.name, display)
     watch_disk(os.environ)
     found = find_join(asked.join, os.environ)
     home = find_home(os.environ)
@@ -189,6 +190,16 @@ def _bound(
         with suppress(AddressError):
             return stack.enter_context(serving(HostPort(bind.host, port)))
     return stack.enter_context(serving(bind))
+
+
+def _tell_undone(faults: Iterable[Fault], me: PeerId, display: Display) -> None:
+    """Say which of the faults nobody will carry out, where no launcher has started this process."""
+    undone = [f"{f.number} ({f})" for f in faults if needs_launcher(f)]
+    if undone and LAUNCHED not in os.environ:
+        display.line(
+            f"{me}: nobody carries out [[fault]] {', '.join(undone)}: what befalls processes is "
+            "done by peer launch and peer simulate only"
+        )
 
 
 def _weather(asked: Asked, me: PeerId, clock: Clock) -> PeerWeather:

@@ -20,6 +20,7 @@ __all__ = [
     "Link",
     "Span",
     "late_names",
+    "needs_launcher",
     "with_ends",
 ]
 
@@ -239,6 +240,29 @@ def late_names(faults: Iterable[Fault]) -> tuple[str, ...]:
     """Who joins at an instant: not there when the run begins, and no founder; sorted."""
     joins = (f for f in faults if f.kind is Kind.JOIN and not f.span.in_rounds)
     return tuple(sorted({name for fault in joins for name in fault.peers}))
+
+
+_OF_PROCESSES = frozenset(
+    {
+        Kind.KILL,
+        Kind.RESTART,
+        Kind.FREEZE,
+        Kind.DISK_FULL,
+        Kind.COORDINATOR_DOWN,
+        Kind.COORDINATOR_UP,
+        Kind.RELAY_DOWN,
+        Kind.RELAY_UP,
+    }
+)
+
+
+def needs_launcher(fault: Fault) -> bool:
+    """Does it befall a process, so that whoever starts and ends processes must carry it out?
+
+    Who joins or leaves at a round does so by itself; at an instant it is started, or asked to go.
+    """
+    by_the_clock = fault.kind in {Kind.JOIN, Kind.LEAVE} and not fault.span.in_rounds
+    return by_the_clock or fault.kind in _OF_PROCESSES
 
 
 def with_ends(faults: Iterable[Fault]) -> tuple[Fault, ...]:

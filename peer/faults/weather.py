@@ -12,8 +12,9 @@ from peer.faults.table import Fault, Kind, with_ends
 from protocol.ids import PeerId
 from protocol.transport.ways import CALM, Way
 
-__all__ = ["BEGAN", "PeerWeather"]
+__all__ = ["BEGAN", "LAUNCHED", "PeerWeather"]
 
+LAUNCHED = "KINFOLK_LAUNCHED"  # likewise, of whoever has a launcher that carries its faults out
 BEGAN = "KINFOLK_BEGAN"  # variable of the environment: when round 1 began, in seconds since 1970
 
 _OF_PLAN = {Kind.PARTITION, Kind.LOSS}  # when they are given in rounds

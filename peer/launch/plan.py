@@ -12,6 +12,7 @@ from peer.experiment import Experiment, LaunchTable, PeerTable, RelayTable
 from peer.faults.feasible import check_feasible
 from peer.faults.reading import check_names
 from peer.faults.table import Kind, late_names
+from peer.faults.weather import LAUNCHED
 from peer.launch.board import COORDINATOR
 from peer.launch.processes import Command
 from peer.options.attack import Attack
@@ -213,6 +214,7 @@ def peer_environ(
     """
     return _environ(environ, home) | {
         "KINFOLK_JOIN": join,
+        LAUNCHED: "1",
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from peer.faults.table import Fault, Kind
+from peer.faults.table import Fault, Kind, needs_launcher
 from peer.launch.board import COORDINATOR
 
 __all__ = ["Cue", "Do", "Script"]
@@ -69,7 +69,6 @@ _DOES: Mapping[Kind, tuple[tuple[Do, ...], tuple[Do, ...]]] = {
     Kind.RELAY_DOWN: ((Do.KILL,), (Do.START,)),
     Kind.RELAY_UP: ((Do.START,), ()),
 }
-_BY_THEMSELVES = {Kind.LEAVE, Kind.JOIN}  # in rounds
 
 
 class Script:
@@ -79,7 +78,7 @@ class Script:
         self._played: set[int] = set()  # indices of beats
         self._late: set[str] = set()
         for fault in faults:
-            if fault.kind in _DOES and not (fault.kind in _BY_THEMSELVES and fault.span.in_rounds):
+            if needs_launcher(fault):
                 for name in _whom(fault, relay):
                     self._write(fault, name)
 

@@ -232,8 +232,9 @@ def _timings(experiment: Experiment, directory: RunDirectory, seat: Seat) -> Tim
             directory=scratch,
         )
         table = table.with_step_s(step_seconds(prepare))
+    found = asdict(table.default) | {"peers": {n: asdict(own) for n, own in table.peers.items()}}
     with replacing(directory.timing) as file:
-        file.write(json.dumps(asdict(table.default), indent=1).encode() + b"\n")
+        file.write(json.dumps(found, indent=1).encode() + b"\n")
     return table
 
 

@@ -26,7 +26,7 @@ LONGER = {
         750,
         "one state machine: its phases share their state, and are read as one",
     ),
-    "peer/node.py": (530, "composes three machines: one short method for each of their events"),
+    "peer/node.py": (540, "composes three machines: one short method for each of their events"),
     "protocol/wire/membership.py": (440, "one state machine: all that a node says to be a member"),
     "peer/runtime.py": (470, "carries out every kind of act and event, one line for each"),
 }

@@ -98,9 +98,11 @@ def test_options_that_are_not_the_runs(lobby: Lobby, option: str) -> None:
 
 def test_faults_that_are_not_the_runs(lobby: Lobby, tmp_path: Path) -> None:
     file = tmp_path / "faults.toml"
-    file.write_text('[[fault]]\nkind = "random"\nrate = 0.3\n')
+    kill = '[[fault]]\nkind = "kill"\nat_round = 3\npeer = "good"\n'
+    file.write_text('[[fault]]\nkind = "random"\nrate = 0.3\n' + kill)
     process = lobby.host.type(*START, "--data=other", *LOOPBACK, f"--faults={file}")
     refused(process, "faults: you asked for 1 in rounds (", "the run has none", "same file with --")
+    assert "other: nobody carries out [[fault]] 2 (kill good): what befalls" in process.err
 
 
 def test_images_of_another_shape_than_the_others(lobby: Lobby) -> None:

@@ -109,6 +109,7 @@ def test_a_peer_has_nothing_of_the_persons_own_and_waits_passively(tmp_path: Pat
         "PYTHONUNBUFFERED": "1",
         "KINFOLK_HOME": str(tmp_path),
         "KINFOLK_JOIN": "j",
+        "KINFOLK_LAUNCHED": "1",
         "OMP_NUM_THREADS": "2",
         "MKL_NUM_THREADS": "2",
         "OMP_WAIT_POLICY": "PASSIVE",

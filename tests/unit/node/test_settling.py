@@ -1,6 +1,7 @@
 """Who settles a run's manifest, and with what: nothing that its own peer could not build."""
 
 from peer.effects import Over
+from peer.faults.reading import read_faults
 from peer.options.fields import Value
 from peer.work import Failed, Prepare
 from tests.unit.node.dweller import Dweller
@@ -67,3 +68,15 @@ def test_a_model_of_somebody_elses_runs_only_by_the_word_of_the_person_here() ->
     agreeing = world.add("c", model="their.code:make")
     assert world.play(60.0)
     assert ends([trusting, agreeing]) == dict.fromkeys("ac", (0, "finished"))
+
+
+def test_a_name_in_the_faults_that_nobody_has_is_told_once_when_the_run_begins() -> None:
+    tables = [
+        {"kind": "random", "rate": 0.5, "at_round": 9, "peers": ["a", "bb"]},
+        {"kind": "join", "at_s": 999.0, "peers": ["late"]},  # it is no member yet
+    ]
+    world = world_of()
+    one, other = world.add("a", faults=read_faults(tables)), world.add("b")
+    assert world.play(60.0)
+    assert one.heard("faults-of-nobody") == [(None, "bb")]
+    assert other.heard("faults-of-nobody") == []

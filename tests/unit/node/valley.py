@@ -12,6 +12,7 @@ from random import Random
 from coordinator.book import Book
 from coordinator.directory import Directory, Reply, WakeAt
 from peer.effects import Fetch
+from peer.faults.table import Fault
 from peer.node import Node, Plan
 from peer.options.fields import Value
 from peer.roles import Role
@@ -103,7 +104,13 @@ class Valley:
         self._lines.clear()
 
     def add(
-        self, name: str, *, train_s: float = 1.0, alone: bool = False, **explicit: Value
+        self,
+        name: str,
+        *,
+        train_s: float = 1.0,
+        alone: bool = False,
+        faults: tuple[Fault, ...] = (),
+        **explicit: Value,
     ) -> Dweller:
         """Start a node, with the key that belongs to its name."""
         number = next(self._numbers)
@@ -128,6 +135,7 @@ class Valley:
             device="cpu",
             out="",
             alone=alone,
+            faults=faults,
         )
         membership = Membership(join, sign_key=sign_public(SECRET), where="the coordinator")
         dweller = Dweller(Node(plan, membership), self, address, train_s)
