@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 
@@ -195,6 +196,68 @@ def test_a_link_that_goes_in_mid_transfer_and_comes_back_costs_some_rounds_and_n
         for peer in (a, c):
             late = [set(record["used"]) for number, record in peer.rounds().items() if number > 6]
             assert "b" in set().union(*late)
+
+
+FAULTS = """
+[[fault]]
+kind = "partition"
+at_round = 3
+until_round = 5
+groups = [["a", "b"], ["c"]]
+[[fault]]
+kind = "slow"
+at_round = 1
+factor = 30
+peers = ["a", "b", "c"]
+"""
+
+
+@pytest.mark.root
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_hosts_carry_out_one_file_of_faults_and_one_that_was_killed_comes_back_without_the_gate(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.up('[lab]\nnet = "10.78.3.0/24"\nhosts = ["gate", "a", "b", "c"]\n')
+    file = tmp_path / "faults.toml"
+    file.write_text(FAULTS)
+    with village(tmp_path / "village") as place:
+        for number, name in enumerate("abc"):
+            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        gate, *others = (on(host, place.user(KINFOLK_LAB=NAME)) for host in ("gate", "a", "b", "c"))
+        coordinator = gate.coordinator(
+            founders=3,
+            model="mlp",
+            run__rounds=ROUNDS,
+            pace__quorum=1.0,
+            pace__bound_s=90.0,
+        )
+        join = coordinator.out.strip()
+        users = dict(zip("abc", others, strict=True))
+        peers = {
+            name: user.peer(name, f"--join={join}", f"--faults={file}")
+            for name, user in users.items()
+        }
+        peers["b"].wait_for_round(6)
+        lab.do("cut", "gate", "a,b,c")  # packets vanish: no connection is refused
+        peers["b"].signal_group(SIGKILL)
+        peers["b"].end()
+        before = max(peers["b"].rounds())
+        peers["b"] = users["b"].peer("b", f"--join={join}", f"--faults={file}", "--resume")
+        for name, peer in peers.items():
+            assert peer.end() == 0, peer.err
+            assert max(peer.rounds()) == ROUNDS, name
+        assert min(peers["b"].rounds()) == before + 1
+        (lost,) = peers["b"].happenings("coordinator-lost")
+        assert "going on by the view of epoch" in lost["reason"]
+        for (
+            name
+        ) in "ac":  # quorum 1: nobody was given up, so every round has all that the plan lets
+            for number, record in peers[name].rounds().items():
+                cut = {} if number not in (3, 4) else dict.fromkeys("ab" if name == "c" else "c")
+                assert record["cut"].keys() == cut.keys()
+                rest = set("abc") - {name} - cut.keys() if number > 1 else set()
+                assert record["used"].keys() == rest
 
 
 def test_without_root_the_lab_says_that_it_needs_it() -> None:
