@@ -247,7 +247,7 @@ def test_hosts_carry_out_one_file_of_faults_and_one_that_was_killed_comes_back_w
         for name, peer in peers.items():
             assert peer.end() == 0, peer.err
             assert max(peer.rounds()) == ROUNDS, name
-        assert min(peers["b"].rounds()) == before + 1
+        assert min(peers["b"].rounds()) > before
         (lost,) = peers["b"].happenings("coordinator-lost")
         assert "going on by the view of epoch" in lost["reason"]
         for (
