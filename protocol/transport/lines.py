@@ -32,6 +32,7 @@ _Socket: TypeAlias = "zmq.Socket[bytes]"
 
 # A request has 4 kB, and at most 256 of them wait in libzmq; the kernel holds 6 MB by default.
 MAX_UNFINISHED_BYTES = 16 << 20
+MAX_ALL_UNFINISHED_BYTES = 32 << 20  # of all connections: a stranger may open many at a coordinator
 MAX_LINES = 4096  # connections at a time, and half of the descriptors; more are cut at once
 HANDSHAKE_S = 3.0  # from being accepted to being asked about, at most; libzmq gives up after 2
 SLACK_S = 1.0  # the two are told on sockets of their own: a busy thread may read the second first
@@ -129,7 +130,12 @@ class Lines:
             self._drop(line, f"{self._most} connections are open, no more are taken")
 
     def check(self) -> None:
-        """Cut whoever has sent too much that makes no message, and ban its key."""
+        """Cut whoever has sent too much that makes no message, and ban its key.
+
+        Where each has sent little and all together too much, those with most are cut, and nobody is
+        banned: which of them mean harm cannot be said, and who is cut may come again.
+        """
+        unfinished: list[tuple[int, _Line]] = []
         for line in tuple(self._lines.values()):
             received = _received_bytes(line.fd)
             if received is None:
@@ -138,6 +144,23 @@ class Lines:
                 line.has_spoken, line.before_bytes = False, received
             elif received - line.before_bytes > MAX_UNFINISHED_BYTES:
                 self._punish(line, received - line.before_bytes)
+            else:
+                unfinished.append((received - line.before_bytes, line))
+        self._relieve(unfinished)
+
+    def _relieve(self, unfinished: list[tuple[int, _Line]]) -> None:
+        left = total = sum(num_bytes for num_bytes, _ in unfinished)
+        if total <= MAX_ALL_UNFINISHED_BYTES:
+            return
+        for num_bytes, line in sorted(unfinished, key=lambda each: each[0], reverse=True):
+            self._drop(
+                line,
+                f"{num_bytes >> 10} KiB of a message without an end, and with those of others "
+                f"{total >> 20} MiB, at most {MAX_ALL_UNFINISHED_BYTES >> 20} are taken",
+            )
+            left -= num_bytes
+            if left <= MAX_ALL_UNFINISHED_BYTES // 2:
+                return
 
     def _punish(self, line: _Line, num_bytes: int) -> None:
         key = line.key or self._suspect(line)

@@ -199,13 +199,18 @@ class Tap:
     the member that it knows.
     """
 
-    def __init__(self, stack: ExitStack, number: int) -> None:
+    def __init__(self, stack: ExitStack, number: int, *, limit: float = math.inf) -> None:
+        """Pass on at most `limit` bytes towards the port; then stand still, open."""
+        self._limit = limit
+        self.passed_bytes = 0  # towards the port
+        self.is_closed = False
         self.sent: list[bytes] = []  # towards the port, as it came
         self._number = number
         self._is_mute, self._is_deaf = Flag(), Flag()  # towards the port, and from it
         self._ends: list[socket.socket] = []
         self._listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = int(self._listener.getsockname()[1])
+        self.address = f"tcp://127.0.0.1:{self.port}"
         self._threads = [Thread(target=self._accept)]
         self._threads[0].start()
         stack.callback(self._close)
@@ -246,8 +251,12 @@ class Tap:
                 if not data or is_over.is_set():
                     break
                 if is_outward:
-                    self.sent.append(data)
+                    self.sent = [*self.sent[-3:], data]
+                    self.passed_bytes += len(data)
                 target.sendall(data)
+                while is_outward and self.passed_bytes >= self._limit and not is_over.wait(0.05):
+                    pass
+        self.is_closed = True
         if not is_over.is_set():
             for end in (source, target):
                 with suppress(OSError):

@@ -298,7 +298,7 @@ def test_who_was_shut_out_is_not_let_in_by_the_next_process(
     shop: Shop, counter: Port, keys: Keys
 ) -> None:
     one, other = keys[0][8], keys[0][0]
-    with port(shop) as first, flooding(first.number, first.key, one):
+    with port(shop) as first, flooding(first.number, server_key=first.key, keys=one):
         until(first.has_told)
         (out,) = {event for event in first.told if isinstance(event, ShutOut)}
         assert (out.peer, out.key) == ("m8", one.curve_public)
@@ -313,6 +313,30 @@ def test_who_was_shut_out_is_not_let_in_by_the_next_process(
         counter.admit(shop.names)  # a new view changes nothing of it
         assert early.event() is CallerEvent.REFUSED
         friend.ask()
+
+
+@pytest.mark.long
+def test_thirty_connections_with_half_a_message_each_take_bounded_memory(
+    counter: Port, keys: Keys
+) -> None:
+    """12 MiB each, which one alone may have: 360 together."""
+    with (
+        counter.bounded(grown_bytes=220 * MIB) as check,
+        member(counter, keys[0][0]) as friend,
+        ExitStack() as stack,
+    ):
+        taps = [Tap(stack, counter.number, limit=12 * MIB) for _ in range(30)]
+        ports = [tap.port for tap in taps]
+        flood = flooding(*ports, server_key=counter.key, keys=keys[0][2], frames=4200)
+        stack.enter_context(flood)
+
+        def all_is_said() -> bool:
+            check()
+            friend.ask()
+            return all(tap.is_closed or tap.passed_bytes >= 12 * MIB for tap in taps)
+
+        until(all_is_said)
+        assert sum(tap.is_closed for tap in taps) >= 20
 
 
 @pytest.mark.long

@@ -32,7 +32,7 @@ def test_a_member_that_floods_a_peer_stays_out_over_its_restart(tmp_path: Path) 
         keys = {name: load_identity(user.home / "keys" / f"{name}.key") for name in "ac"}
         where = re.search(r"reachable at tcp://127\.0\.0\.1:(\d+)", a.err)
         assert where is not None
-        with flooding(int(where[1]), keys["a"].curve_public, keys["c"]):
+        with flooding(int(where[1]), server_key=keys["a"].curve_public, keys=keys["c"]):
             a.wait_for_event("shut-out", peer="c")
         assert re.fullmatch(r"\d+ MiB of a message .*; after a restart too", reasons(a)[0])
         a.signal(SIGKILL)

@@ -81,6 +81,53 @@ def test_who_speaks_before_its_connection_is_told_of_can_be_cut() -> None:
             router.close(0)
 
 
+# Of ZMTP 3.1: a client's greeting without security, its READY, and a frame that is not the last.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+READY = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4) + b"DEALER"
+MORE = b"\3" + (4096).to_bytes(8) + bytes(4096)
+
+
+def received(known: lines.Lines) -> int:
+    """What has come in on all connections."""
+    return sum(lines._received_bytes(fd) or 0 for fd in known._lines)
+
+
+def test_of_many_with_little_each_those_with_most_are_cut_and_nobody_is_banned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "MAX_ALL_UNFINISHED_BYTES", 100 * len(MORE))
+    offences: list[tuple[bytes | None, str]] = []
+    with ExitStack() as stack:
+        context = stack.enter_context(zmq.Context())
+        router = stack.enter_context(context.socket(zmq.ROUTER))
+        router.linger = 0
+        known = lines.Lines(router, lambda key, reason: offences.append((key, reason)))
+        stack.enter_context(known.monitor)
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        there = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), WITHIN_S))
+            for _ in range(4)
+        ]
+        for stranger, count in zip(there, (30, 60, 10, 40), strict=True):
+            stranger.settimeout(WITHIN_S)
+            stranger.sendall(GREETING)
+            while b"ROUTER" not in stranger.recv(4096):
+                pass
+            stranger.sendall(bytes([4, len(READY)]) + READY + MORE * count)
+        clock = MonotonicClock()
+        end_s = clock.now_s() + WITHIN_S
+        while known.follow(0.0) and received(known) < 140 * len(MORE):
+            assert clock.now_s() < end_s
+        known.check()
+        cut = [select([stranger], [], [], 0)[0] != [] and is_cut(stranger) for stranger in there]
+        known.check()
+        assert len(known) == 2
+        router.close(0)
+    assert cut == [False, True, False, True]  # 140 are too many: 80 and then 40 are not
+    assert offences == []
+    assert known.admits(bytes(32))
+
+
 class Told(lines.Lines):
     """Notes what it is asked to do, in order."""
 
@@ -143,7 +190,7 @@ def test_who_sends_a_message_without_an_end_is_cut_and_refused_from_then_on() ->
         calm.send(b"here")  # whose its connection is is known: no other handshake fits the flood's
         server.until(lambda: bool(server.arrivals))
         before = own_bytes()
-        with flooding(int(server.port), server.keys.curve_public, member):
+        with flooding(int(server.port), server_key=server.keys.curve_public, keys=member):
             server.until(lambda: bool(server.offences))
             ((key, reason),) = server.offences
             assert key == member.curve_public
