@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from peer.chronicle import Chronicle
 from peer.effects import (
@@ -39,6 +39,7 @@ from peer.machine import Phase
 from peer.node import Node
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine, Pending
+from peer.simulation.fabric import Fabric
 from peer.simulation.timing import Timing
 from peer.takeup import order_from, take_up
 from peer.work import (
@@ -62,55 +63,7 @@ from protocol.wire.shelf import Effect as ShelfEffect
 from protocol.wire.shelf import PeerDone, Shelf, Status
 from protocol.wire.shelf import Reply as Answer
 
-__all__ = ["Begin", "Fabric", "PeerHost"]
-
-
-Begin = Callable[[SnapshotRef | None, str], None]  # what the other side serves; else why not
-
-
-class Fabric(Protocol):
-    """What a host sees of the world: time, and ways to the others."""
-
-    def now_s(self) -> float: ...
-
-    def later(self, delay_s: float, event: Callable[[], None]) -> None: ...
-
-    def when_awake(self, host: "PeerHost", event: Callable[[], None]) -> None:
-        """Let it happen at this host once it is not frozen, if it still lives then."""
-
-    def to_coordinator(self, me: PeerId, header: bytes) -> None: ...
-
-    def dial(self, me: PeerId, other: PeerId) -> None: ...
-
-    def opened(self, me: PeerId) -> None:
-        """`me` answers from now on."""
-
-    def hang_up(self, me: PeerId, asker: PeerId) -> None:
-        """Cut the connection of `asker` to `me`, who does not admit it any more."""
-
-    def began_round(self, me: PeerId, round_no: int) -> None: ...
-
-    def slowness(self, me: PeerId) -> float:
-        """How many times longer than usual its trainer takes now."""
-
-    def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
-        """Send on `me`'s own connection to `other`."""
-
-    def answer(self, me: PeerId, asker: PeerId, header: bytes) -> None:
-        """Send back on the connection of `asker` to `me`."""
-
-    def pull(self, me: PeerId, other: PeerId, digest: bytes, begin: Begin) -> None:
-        """Call `begin` when the request has arrived, with what is served; else with the reason."""
-
-    def carry(
-        self,
-        me: PeerId,
-        other: PeerId,
-        num_bytes: int,
-        done: Callable[[], None],
-        failed: Callable[[str], None],
-    ) -> None:
-        """Bring so many bytes from `other` to `me`, then call one of the two."""
+__all__ = ["PeerHost"]
 
 
 class PeerHost:
@@ -228,9 +181,10 @@ class PeerHost:
         """May the holder of this peer's key connect, and be answered? As a real handshake asks."""
         return self._names.get(key_of(asker, "curve")) == asker
 
-    def body_of(self, digest: bytes) -> SnapshotRef | None:
-        """What is served under this digest now."""
-        return self._bodies.get(digest)
+    def body_of(self, digest: bytes, asker: PeerId) -> SnapshotRef | None:
+        """What is served to this peer under this digest now."""
+        is_heard = self.over is None and self.admits(asker)
+        return self._bodies.get(digest) if is_heard else None
 
     # -- what to do -----------------------------------------------------------------------------
 

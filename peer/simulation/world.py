@@ -11,7 +11,9 @@ from functools import partial
 from peer.faults.table import Fault, Kind
 from peer.simulation.agenda import Agenda
 from peer.simulation.coordinator_host import CoordinatorHost
-from peer.simulation.peer_host import Begin, PeerHost
+from peer.simulation.dialled import Dialled
+from peer.simulation.fabric import Begin
+from peer.simulation.peer_host import PeerHost
 from peer.simulation.routes import Routes
 from peer.simulation.script import Script, Stuck
 from peer.simulation.timing import Timing, TimingTable
@@ -70,7 +72,7 @@ class World:
         self._to_come = 0  # hosts that will start later
         self._frozen: dict[PeerId, list[Callable[[], None]]] = {}  # what waits for each to thaw
         self._will_thaw: set[PeerId] = set()  # of these, whom an instant is to wake
-        self._dialled: dict[tuple[PeerId, PeerId], bool] = {}  # is it connected?
+        self._dialled = Dialled()
         self._arrivals: dict[tuple[str, str], float] = {}  # last on each way: none overtakes
         self.coordinator = CoordinatorHost(
             run_name=run_name,
@@ -164,12 +166,11 @@ class World:
 
     def opened(self, me: PeerId) -> None:
         """`me` answers from now on: whoever has dialled it gets through."""
-        for asker, answerer in [way for way, up in self._dialled.items() if not up]:
-            if answerer == me:
-                self._connect(asker, answerer)
+        for asker in self._dialled.waiting(me):
+            self._connect(asker, me)
 
     def dial(self, me: PeerId, other: PeerId) -> None:
-        self._dialled[me, other] = False
+        self._dialled.put(me, other, is_up=False)
         self._connect(me, other)
 
     def ask(self, me: PeerId, other: PeerId, header: bytes) -> None:
@@ -194,8 +195,7 @@ class World:
                     self._begin(puller, begin, f"nothing came for {GIVE_UP_S:.0f} s")
                 return
             host = self._hosts.get(other)
-            is_heard = host is not None and host.over is None and host.admits(me)
-            served = host.body_of(digest) if host is not None and is_heard else None
+            served = host.body_of(digest, me) if host is not None else None
             if puller is not None:
                 reason = "" if served is not None else "it is served no longer"
                 self.when_awake(puller, lambda: begin(served, reason))
@@ -281,16 +281,12 @@ class World:
         """Draw: is this message lost? A stream loses none: its connection breaks instead."""
         if not self._trouble.is_lost(sender, receiver, self._moment()):
             return False
-        asker, answerer = way
-        if self._dialled.get(way):
-            self._dialled[way] = False
-            self.later(0.0, lambda: self._down(asker, answerer))
-            self._connect(asker, answerer)
+        self.hang_up(way[1], way[0])
         return True
 
     def hang_up(self, me: PeerId, asker: PeerId) -> None:
-        if self._dialled.get((asker, me)):
-            self._dialled[asker, me] = False
+        if self._dialled.is_up(asker, me):
+            self._dialled.put(asker, me, is_up=False)
             self.later(0.0, lambda: self._down(asker, me))
             self._connect(asker, me)
 
@@ -300,16 +296,14 @@ class World:
     def _connect(self, me: PeerId, other: PeerId) -> None:
         def arrived() -> None:
             host = self._hosts.get(other)
-            if self._dialled.get((me, other)) is not False:
+            if self._dialled.is_up(me, other) is not False:
                 return
             if host is None or host.over is not None or not host.is_open:
                 return  # it says when it is
-            if (asker := self._hosts.get(me)) is None or asker.over is not None:
-                return
             if not host.admits(me) or self._trouble.is_cut(me, other, self._moment()):
                 self.later(RETRY_S, arrived)
                 return
-            self._dialled[me, other] = True
+            self._dialled.put(me, other, is_up=True)
             self._tell(me, lambda host: host.feed(host.node.link_connected(other, self.now_s())))
 
         self.later(self._latency_s(me, other), arrived)
@@ -440,12 +434,8 @@ class World:
         if host is None or host.over is not None:
             return
         host.kill()
-        before, self._dialled = self._dialled, {}
-        for (asker, answerer), is_up in before.items():
-            if asker != name:  # who calls it goes on trying: it comes back to the same address
-                self._dialled[asker, answerer] = is_up and answerer != name
-                if answerer == name and is_up:
-                    self._down(asker, name)
+        for asker in self._dialled.broken_by(name):
+            self._down(asker, name)
 
     def _start(self, name: PeerId) -> None:
         """Start a peer that was killed, or is late; not where others have finished, and none plays.

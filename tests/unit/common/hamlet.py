@@ -17,8 +17,9 @@ from peer.roles import Role
 from peer.settings import complete
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Pending
+from peer.simulation.fabric import Begin
 from peer.simulation.here import one_thread
-from peer.simulation.peer_host import Begin, PeerHost
+from peer.simulation.peer_host import PeerHost
 from peer.simulation.timing import Timing
 from peer.simulation.world import World
 from peer.start import wishes_of
