@@ -270,7 +270,7 @@ class Machine:
         neighbour.pulling.snapshot = snapshot
         if neighbour.pulling.slot == STATE_SLOT:
             neighbour.pulling = None
-            return (*self._life(neighbour, now_s), Order(Adopt(name, snapshot)))
+            return (*self._life(neighbour, now_s), *self._state_came(name, snapshot, now_s))
         return (*self._life(neighbour, now_s), Order(Inspect(name, snapshot)))
 
     def pull_failed(self, name: PeerId, reason: str, now_s: float) -> tuple[Effect, ...]:
@@ -571,6 +571,13 @@ class Machine:
         self._healing = name
         self._heal_by_s = now_s + self.pace.silence_s
         return (Question(name, self._wanted, Part.STATE), WakeAt(self._heal_by_s))
+
+    def _state_came(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Effect, ...]:
+        """Adopt it, unless the round went on without; then its sender can be asked again."""
+        if name == self._healing:
+            return (Order(Adopt(name, snapshot)),)
+        asks = self.phase is Phase.COLLECT and not self.neighbours[name].settled(self._wanted)
+        return (*((self._question(name),) if asks else ()), *self._settle(now_s))
 
     def _mix_alone(self) -> tuple[Effect, ...]:
         """It cannot be had: a local round, and the next one tries again."""

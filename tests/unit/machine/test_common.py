@@ -69,6 +69,23 @@ def test_a_state_that_does_not_come_means_a_local_round() -> None:
     assert mix.inputs == ()
 
 
+def test_a_state_that_comes_when_the_round_has_gone_on_is_not_adopted_and_its_sender_is_asked() -> (
+    None
+):
+    stage = apart()
+    manifest = replace(manifest_of("b", 1), part=Part.STATE)
+    stage.machine.answered(PeerId("b"), manifest, digest_of("b", 1), stage.now_s)
+    assert stage.mix(stage.pass_(10.1)) is not None  # a local round
+    asked = stage.questions(stage.work())
+    assert ("c", 2) in asked
+    assert "b" not in dict(asked)  # its state is still on its way
+    effects = list(stage.machine.pulled(PeerId("b"), ref_of("b", 1), stage.now_s))
+    assert stage.questions(effects) == [("b", 2)]
+    assert not [e for e in effects if isinstance(e, Order)]
+    stage.give("b", 2)
+    assert stage.machine.missing() == ("c",)
+
+
 def test_with_a_relay_nobody_else_is_asked() -> None:
     stage = found(Exchange.COMMON, relay=True)
     assert stage.questions(stage.work()) == [("relay", 1)]
