@@ -250,9 +250,8 @@ def test_hosts_carry_out_one_file_of_faults_and_one_that_was_killed_comes_back_w
         assert min(peers["b"].rounds()) > before
         (lost,) = peers["b"].happenings("coordinator-lost")
         assert "going on by the view of epoch" in lost["reason"]
-        for (
-            name
-        ) in "ac":  # quorum 1: nobody was given up, so every round has all that the plan lets
+        # With quorum 1 nobody was given up, so each has all that the plan lets it have.
+        for name in "ac":
             for number, record in peers[name].rounds().items():
                 cut = {} if number not in (3, 4) else dict.fromkeys("ab" if name == "c" else "c")
                 assert record["cut"].keys() == cut.keys()
