@@ -212,9 +212,11 @@ def test_who_is_killed_for_good_is_missed_and_no_failure(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("too", ["", '[[fault]]\nkind = "coordinator-down"\nat_s = 1\n'])
+def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(tmp_path: Path, too: str) -> None:
     run = Launched(
         tmp_path,
+        f"{too}"
         '[[fault]]\nkind = "kill"\nat_s = 4\nfor_s = 2\npeers = ["shard0", "shard1", "shard2"]\n'
         '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "shard0"\nfactor = 30.0\n',
         peers=3,
