@@ -1,6 +1,7 @@
 """A trainer alone and among others: what it writes, mixes, refuses and remembers."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 
 from peer.checkpoint import map_snapshot
 from peer.exchange import Origin, read_contribution, write_contribution
+from peer.layout import snapshot_folder
 from peer.options.fields import Value
 from peer.trainer import Trainer
 from peer.work import Alone, Evaluate, Mix, Publish, SnapshotRef, Train
@@ -296,6 +298,27 @@ def test_where_what_was_published_is_not_there_any_more_the_next_result_goes_out
     assert all(torch.equal(public[name], trained[name]) for name in public)
     a.play(3, [])
     assert map_snapshot(step_of(a))[0].base == ref.digest
+
+
+@pytest.mark.parametrize("codec", STEPPED)
+def test_steps_go_on_while_no_disk_takes_what_is_published_and_when_one_does_again(
+    tmp_path: Path, codec: str
+) -> None:
+    a, _ = stepped(tmp_path, codec)
+    a.play(1, [])
+    folder = snapshot_folder(a.folder)
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    refs = [a.play(2, [])[0]]
+    assert "cannot be written" in a.published.trouble
+    for round_no in (3, 4):
+        if round_no == 4:
+            folder.unlink()
+        refs.append(a.play(round_no, [])[0])
+        assert bool(a.published.trouble) == (round_no == 3)
+        assert map_snapshot(step_of(a))[0].base == refs[-2].digest
+        body = Path(refs[-1].path).read_bytes()[refs[-1].offset :]
+        assert carried_out(refs[-2], step_of(a), refs[-1]) == body
 
 
 @pytest.mark.parametrize("codec", STEPPED)
