@@ -32,7 +32,7 @@ from peer.entries import Collected, Finished, Good, Past, mapping, numbers, writ
 from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
 from peer.pace import Pace
-from peer.record import RoundRecord
+from peer.record import RoundRecord, tensor_digests
 from peer.retention import Retention
 from peer.roles import Exchange
 from peer.roster import Roster
@@ -56,7 +56,6 @@ from peer.work import (
 )
 from protocol.ids import PeerId
 from protocol.topology import Topology
-from protocol.wire.codec import decode_document
 from protocol.wire.link_effects import Step as StepOffered
 from protocol.wire.messages import NotYet, Part, SnapshotManifest, View
 
@@ -369,7 +368,7 @@ class Machine:
     def published(self, done: Published, now_s: float) -> tuple[Effect, ...]:
         self._work_s = max(self._work_s, now_s - self._worked_from_s)
         record = replace(
-            self._record(now_s), digest=done.content.hex(), tensors=_digests(done.snapshot)
+            self._record(now_s), digest=done.content.hex(), tensors=tensor_digests(done.snapshot)
         )
         effects: tuple[Effect, ...] = (
             Keep(self._finished(done, record), (*self._served(done), Record(record))),
@@ -745,8 +744,3 @@ class Machine:
         if self._leaves:
             return (End(f"left before round {self._rounds + 1}, as the faults say"),)
         return (End("finished"),)
-
-
-def _digests(snapshot: SnapshotRef) -> dict[str, str]:
-    tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
-    return {f"{t.section}/{t.name}": t.digest[:8].hex() for t in tensors}

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from peer.work import Candidate, Group, Score, Weights
+from peer.work import Candidate, Group, Score, SnapshotRef, Weights
 from protocol.ids import PeerId
+from protocol.wire.codec import decode_document
+from protocol.wire.messages import SnapshotManifest
 
-__all__ = ["RoundRecord"]
+__all__ = ["RoundRecord", "tensor_digests"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +52,9 @@ class RoundRecord:
         """Somebody who was asked did not take part with a fresh result."""
         late = (self.stale.keys() | self.cut.keys()) - {self.unawaited}
         return bool(late or self.missing or self.refused)
+
+
+def tensor_digests(snapshot: SnapshotRef) -> dict[str, str]:
+    """The beginning of each tensor's digest, by section and name."""
+    tensors = decode_document(SnapshotManifest, snapshot.manifest).tensors
+    return {f"{t.section}/{t.name}": t.digest[:8].hex() for t in tensors}
