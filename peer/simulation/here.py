@@ -1,6 +1,5 @@
 """Simulated trainers in this process, one command after another."""
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -11,6 +10,7 @@ from peer.models.pool import ModelPool
 from peer.relay_trainer import RelayTrainer
 from peer.roles import Role
 from peer.simulation.engine import Pending
+from peer.simulation.heap import own_pages
 from peer.trainer import Trainer
 from peer.work import Command, Failed, Prepare, Reply, Train
 from protocol.errors import KinfolkError, LocalProtocolError, OperatorError
@@ -20,10 +20,6 @@ from protocol.wire.fields import as_text
 __all__ = ["InProcess", "one_thread"]
 
 
-_M_MMAP_THRESHOLD = -3  # malloc.h of glibc
-_OWN_PAGES_BYTES = 1 << 16
-
-
 class InProcess:
     """One trainer for each peer; they share models and initial points.
 
@@ -31,7 +27,7 @@ class InProcess:
     """
 
     def __init__(self) -> None:
-        _return_what_is_freed()
+        own_pages()
         self._pool = ModelPool()
         self._trainers: dict[PeerId, Trainer | RelayTrainer] = {}
         self._put_off: dict[PeerId, Pending] = {}
@@ -68,16 +64,6 @@ class InProcess:
     def close(self) -> None:
         self._put_off.clear()
         self._trainers.clear()
-
-
-def _return_what_is_freed() -> None:
-    """Have glibc give tensors pages of their own, which go back to the system once they are freed.
-
-    Otherwise each peer's result lies among holes that its training has left. Elsewhere than with
-    glibc nothing is changed.
-    """
-    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
-        mallopt(_M_MMAP_THRESHOLD, _OWN_PAGES_BYTES)
 
 
 def _silent(done: int, planned: int) -> None:

@@ -28,6 +28,7 @@ from peer.roles import Role
 from peer.settings import FAULTS, complete, typed
 from peer.simulation.coordinator_host import key_of
 from peer.simulation.engine import Engine
+from peer.simulation.heap import give_back
 from peer.simulation.peer_host import PeerHost
 from peer.simulation.script import Script
 from peer.simulation.timing import TimingTable
@@ -73,6 +74,7 @@ def simulate(
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
     stage = set_stage(experiment, out, force=force, most=MAX_PEERS)
+    give_back()  # making data takes more than any peer, and leaves its memory in pieces
     directory = stage.directory
     directory.forget_keys()
     raise_descriptor_limit()  # each peer keeps its events open

@@ -80,7 +80,9 @@ def load(per_class: int, rng: np.random.Generator) -> Domain:
     """
     y = np.tile(np.arange(len(DIGITS)), per_class)
     looks = _drawn_looks(len(y), rng)
-    masks = np.stack([_mask(DIGITS[label], looks, i) for i, label in enumerate(y)])
+    masks = np.empty((len(y), SIDE, SIDE), np.float32)
+    for i, label in enumerate(y):
+        masks[i] = _mask(DIGITS[label], looks, i)
     return Domain(
         name="synthdigits",
         x=_painted(masks, looks, rng),
