@@ -20,7 +20,7 @@ from protocol.clock import wall_s
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
 
-__all__ = ["Chronicle", "run_in"]
+__all__ = ["Chronicle", "began_in", "run_in"]
 
 _TOLD = {
     "lost": "{peer} is lost: {reason}",
@@ -283,3 +283,11 @@ def run_in(directory: Path) -> str:
         if event.name == "started":
             return str(event.fields.get("run", ""))
     return ""
+
+
+def began_in(directory: Path) -> float | None:
+    """When the first round that a directory has a record of began, in seconds since 1970."""
+    path = directory / EVENTS
+    rounds = [e for e in read_events(path) if e.name == "round"] if path.exists() else []
+    took_s = rounds[0].fields.get("round_s") if rounds else None
+    return rounds[0].at_s - float(took_s) if isinstance(took_s, int | float) else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import assert_never
 
-from peer.chronicle import Chronicle
+from peer.chronicle import Chronicle, began_in
 from peer.data import ShardFacts
 from peer.dataplane.events import (
     Crashed,
@@ -371,6 +371,8 @@ class Runtime:
         self._past = past = take_up(
             self._directory, prepare.run, resume=plan.resume, force=plan.force
         )
+        if (began_s := began_in(self._directory)) is not None:
+            self._weather.began(self._now_s() - (wall_s() - began_s))
         self._chronicle.open(self._directory, prepare.run, past)
         self._node.recall(past)
         self._refusals.open(self._directory)

@@ -58,6 +58,10 @@ class PeerWeather:
         """Take note of who is who, by CURVE key; with a key of none of them the weather is fair."""
         self._names = names
 
+    def began(self, at_s: float) -> None:
+        """Take note of when round 1 began, where nobody has said it: an earlier process knew."""
+        self._began_s = min(self._began_s, at_s)
+
     def plays(self, round_no: int, now_s: float) -> None:
         """Take note of the round that is played; the first begins the time of all faults."""
         if round_no >= 1 and self._began_s == math.inf:

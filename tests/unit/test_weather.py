@@ -29,6 +29,17 @@ def test_seconds_count_from_the_beginning_of_round_one() -> None:
     assert cuts == [False, True, True, False]
 
 
+def test_who_goes_on_is_told_when_an_earlier_process_began() -> None:
+    cut = {"kind": "partition", "groups": [["a"], ["b", "c"]], "at_s": 5.0, "until_s": 8.0}
+    told = weather(cut, began_s=None)
+    told.began(40.0)
+    told.plays(7, 46.0)
+    assert told.ways(b"key of b", 46.0)[0].is_cut
+    by_launcher = weather(cut, began_s=30.0)  # its first round was not the run's
+    by_launcher.began(40.0)
+    assert not by_launcher.ways(b"key of b", 46.0)[0].is_cut
+
+
 def test_a_heal_ends_a_partition_in_seconds() -> None:
     cut = {"kind": "partition", "groups": [["a"], ["b"]], "at_s": 1.0}
     told = weather(cut, {"kind": "heal", "at_s": 3.0})

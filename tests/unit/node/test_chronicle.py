@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from peer.chronicle import Chronicle
+from peer.chronicle import Chronicle, began_in
 from peer.display import Now
 from peer.effects import Happened, Lobby, Started
 from peer.options.fields import Value
@@ -150,3 +150,16 @@ def test_samples_that_the_shard_gave_up_for_validation_are_told(tmp_path: Path) 
     started = json.loads(next(line for line in lines.events if '"started"' in line))
     assert (started["samples"], started["validation"], started["held_out"]) == (90, 10, 10)
     assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 90
+
+
+def test_when_the_first_round_began_is_found_in_the_events(tmp_path: Path) -> None:
+    assert began_in(tmp_path) is None
+    lines = ['{"v": 1, "at_s": 90.0, "event": "started", "run": "ff"}']
+    (tmp_path / "events.jsonl").write_text(lines[0] + "\n")
+    assert began_in(tmp_path) is None
+    lines += [
+        f'{{"v": 1, "at_s": {at_s}, "event": "round", "round": {number}, "round_s": 2.5}}'
+        for number, at_s in ((1, 102.5), (2, 105.0))
+    ]
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
+    assert began_in(tmp_path) == 100.0
