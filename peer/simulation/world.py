@@ -97,9 +97,9 @@ class World:
     def add(self, host: PeerHost) -> None:
         """Let a peer start now."""
         self._hosts[host.me] = host
-        self._routes.open(host)
+        wait_s = self._routes.open(host, self.now_s()) + self.timing.latency_s
         self.later(0.0, host.start)
-        self.later(self.timing.latency_s, lambda: self._connect_coordinator(host))
+        self.later(wait_s, lambda: self._connect_coordinator(host))
 
     def run(self, show: Callable[[], None]) -> None:
         """Play until every peer is over; `show` is called now and then.
