@@ -1,6 +1,7 @@
 """Targets `link`, `membership`, `directory`: those who ask, and the coordinator."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from protocol.errors import RemoteProtocolError
@@ -42,7 +43,18 @@ from protocol.wire.signing import (
 )
 from tests.fuzz.feed import Feed
 from tests.property.test_directory import DirectoryMachine
-from tests.unit.wire.conversation import HELLO, OTHER_RUN, RUN, SECRET, SIGN_KEY, A, B, manifest
+from tests.unit.wire.conversation import (
+    HELLO,
+    OTHER_RUN,
+    RUN,
+    SCHEMA,
+    SECRET,
+    SIGN_KEY,
+    A,
+    B,
+    manifest,
+    name_of,
+)
 
 # -- a neighbour that answers ------------------------------------------------------------------
 
@@ -54,6 +66,13 @@ def _offer(round_no: int, sender: str, run: bytes, secret: bytes) -> tuple[bytes
     return encoded, sign_snapshot(secret, digest(encoded))
 
 
+@cache
+def _step(round_no: int, base: int, sender: str, run: bytes) -> bytes:
+    """The manifest of a step to this round's result, from that of another one."""
+    whole = manifest(round_no, sender=sender, run=run)
+    return encode_document(replace(whole, part=Part.STEP, base=name_of(base)))
+
+
 class Asking:
     """A link of b's to a, and what comes back on it."""
 
@@ -63,7 +82,8 @@ class Asking:
         self._said: list[bytes] = []
         self._asked: int | None = None
         self._signature = b""  # of the newest offer
-        self._link = Link(HELLO, neighbour=A, sign_key=SIGN_KEY)
+        self._holds = b""
+        self._link = Link(HELLO, neighbour=A, sign_key=SIGN_KEY, stepped=SCHEMA)
 
     def run(self) -> None:
         while not self._feed.is_over:
@@ -86,7 +106,9 @@ class Asking:
                 return link.wake(self._now_s)
             case 8:
                 self._asked = feed.byte() % 4
-                return link.ask(self._asked, self._now_s, feed.pick(tuple(Part)))
+                part, number = feed.pick((Part.RESULT, *Part)), feed.byte() % 4
+                self._holds = name_of(number) if number else b""
+                return link.ask(self._asked, self._now_s, part, self._holds)
             case _:
                 return link.finish(self._now_s) if feed.byte() == 0 else ()
 
@@ -115,7 +137,11 @@ class Asking:
                 secret = feed.pick((SECRET, SECRET, b"z" * 32))
                 encoded, signature = _offer(feed.byte() % 4, feed.pick((A, A, B)), of_run, secret)
                 attempt = feed.pick((0, 1, 2, 3, 2**31))
-                return Offer(run, feed.byte() % 4, attempt, encoded, signature)
+                round_no = feed.byte() % 4
+                step = b""
+                if feed.byte() % 2:
+                    step = _step(round_no, feed.byte() % 4, feed.pick((A, A, B)), of_run)
+                return Offer(run, round_no, attempt, encoded, signature, step)
             case 5:
                 return DoneAck(run)
             case _:
@@ -128,7 +154,11 @@ class Asking:
                     PEER.encode(message)
                 case links.WakeAt(at_s):
                     assert self._now_s - 1e3 < at_s < self._now_s + 1e3
-                case links.Answered(round_no, got, name):
+                case links.Answered(round_no, got, name, step):
+                    if step is not None:
+                        assert (step.manifest.sender, step.manifest.run) == (A, RUN)
+                        assert step.manifest.base == self._holds != b""
+                        assert step.manifest.round_no == round_no
                     assert self._asked is not None
                     assert round_no == got.round_no >= self._asked
                     assert (got.sender, got.run) == (A, RUN)
