@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from peer.dataplane.hauls import PullOrder
+from peer.dataplane.haul import PullOrder
 from peer.dataplane.rebuilding import Rebuild
 from peer.effects import Fetch
 from peer.work import SnapshotRef

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import assert_never
@@ -10,9 +9,10 @@ from typing import assert_never
 from peer.dataplane.bodies import ReceiveBuffer, ServedBody
 from peer.dataplane.checking import Checker, Verdicts, Workers
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
+from peer.dataplane.haul import Haul, Line, Placing, PullOrder, Wait
 from peer.dataplane.holdings import Holdings
 from peer.dataplane.inbox import Inbox
-from peer.dataplane.rebuilding import Rebuild, Rebuilder
+from peer.dataplane.rebuilding import Rebuilder
 from peer.work import SnapshotRef
 from protocol.errors import (
     AddressError,
@@ -21,89 +21,20 @@ from protocol.errors import (
     RemoteProtocolError,
 )
 from protocol.ids import PeerId
-from protocol.transport.base import Caller, CallerEvent, Pollable, Poller, Transport
+from protocol.transport.base import CallerEvent, Pollable, Poller, Transport
 from protocol.wire.codec import PEER, decode_document
 from protocol.wire.layout import Layout, Place
 from protocol.wire.link_effects import Send
 from protocol.wire.messages import Bye, Data, Err, Part, PeerMessage, SnapshotManifest
 from protocol.wire.pulling import Complete, Effect, Failed, Pull, Verify
 
-__all__ = ["Hauls", "PullOrder"]
+__all__ = ["Hauls"]
 
 MAX_HAULS = 8  # at a time, of neighbours that can be reached; the others wait in order
 REACH_S = 60.0  # for a neighbour's connection
 MESSAGES_PER_TURN = 32  # from one neighbour, so that none starves the others
 TELL_EVERY_S = 0.25  # progress of one pull
 OWN_KEPT = 2  # published snapshots whose tensors are not fetched from others
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullOrder:
-    """Fetch one snapshot."""
-
-    ticket: int  # never used before
-    neighbour: PeerId
-    address: str
-    server_key: bytes
-    manifest: SnapshotManifest  # of the run's schema
-    digest: bytes  # the snapshot's name
-    path: Path  # where its body goes; overwritten, resized, reused between rounds
-    rebuild: Rebuild | None = None  # the snapshot is a step, and this what it leads to
-
-    @property
-    def files(self) -> frozenset[Path]:
-        """Those that it writes."""
-        return frozenset((self.path,) if self.rebuild is None else (self.path, self.rebuild.path))
-
-
-@dataclass(slots=True, eq=False)
-class _Haul:
-    """One pull, the buffer that it fills, and when its progress was last told."""
-
-    order: PullOrder
-    pull: Pull
-    buffer: ReceiveBuffer
-    told_at_s: float
-    checker: Checker = field(init=False)
-    good: set[int] = field(default_factory=set)  # tensors that have their digests
-    held: frozenset[int] = frozenset()  # tensors that were not asked for
-
-
-@dataclass(slots=True, eq=False)
-class _Line:
-    """One neighbour's caller, and the hauls on it."""
-
-    caller: Caller
-    where: tuple[str, bytes]  # address and key
-    is_connected: bool = False
-    hauls: list[_Haul] = field(default_factory=list)
-
-
-class _Placing:
-    """Where the payloads of one neighbour belong; decodes each header once."""
-
-    def __init__(self, line: _Line) -> None:
-        self._line = line
-        self.before = Data(0, 0)  # the payload that came last
-
-    def __call__(self, header: bytes) -> memoryview | None:
-        message = PEER.decode(header)
-        if not isinstance(message, Data):
-            raise RemoteProtocolError(f"a payload after {type(message).__name__}")
-        self.before = message
-        for haul in self._line.hauls:
-            if (where := haul.pull.place(message)) is not None:
-                return haul.buffer.view[where.start : where.end]
-        return None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Wait:
-    """An order for which there was no connection, or no room, yet."""
-
-    order: PullOrder
-    line: _Line
-    until_s: float  # the connection must be there by then
 
 
 class Hauls:
@@ -130,8 +61,8 @@ class Hauls:
         self._hashers = hashers
         self._events = events
         self._call_back = call_back
-        self._lines: dict[PeerId, _Line] = {}
-        self._waiting: list[_Wait] = []
+        self._lines: dict[PeerId, Line] = {}
+        self._waiting: list[Wait] = []
         self._buffers: dict[Path, ReceiveBuffer] = {}  # kept from pull to pull
         self._holdings = Holdings()
         self._own: deque[str] = deque()  # sources that this node published, oldest first
@@ -155,7 +86,7 @@ class Hauls:
         except AddressError as error:
             self._events.put(PullFailed(order.ticket, order.neighbour, str(error)))
             return
-        self._waiting.append(_Wait(order, line, now_s + REACH_S))
+        self._waiting.append(Wait(order, line, now_s + REACH_S))
         self._begin_waiting(now_s)
 
     def hold(self, snapshot: SnapshotRef) -> None:
@@ -243,7 +174,7 @@ class Hauls:
             self._waiting.remove(wait)
             self._begin(wait, now_s)
 
-    def _begin(self, wait: _Wait, now_s: float) -> None:
+    def _begin(self, wait: Wait, now_s: float) -> None:
         order, line = wait.order, wait.line
         try:
             layout = Layout.of(order.manifest.tensors)
@@ -255,7 +186,7 @@ class Hauls:
         pull = Pull(
             order.manifest, digest=order.digest, xids=self._xids, now_s=now_s, held=held.keys()
         )
-        haul = _Haul(order, pull, buffer, now_s, held=frozenset(held))
+        haul = Haul(order, pull, buffer, now_s, held=frozenset(held))
         haul.checker = Checker(
             buffer.view,
             executor=self._hashers,
@@ -299,12 +230,12 @@ class Hauls:
         self._holdings.drop(source)  # it is about to be written
         return held
 
-    def _fail_waits(self, waits: Iterable[_Wait], reason: str) -> None:
+    def _fail_waits(self, waits: Iterable[Wait], reason: str) -> None:
         for wait in waits:
             self._waiting.remove(wait)
             self._events.put(PullFailed(wait.order.ticket, wait.order.neighbour, reason))
 
-    def _line(self, order: PullOrder, now_s: float) -> _Line:
+    def _line(self, order: PullOrder, now_s: float) -> Line:
         where = (order.address, order.server_key)
         line = self._lines.get(order.neighbour)
         if line is not None and line.where != where:
@@ -313,11 +244,11 @@ class Hauls:
         if line is None:
             caller = self._transport.call(order.address, server_key=order.server_key)
             self._poller.add(caller)
-            line = self._lines[order.neighbour] = _Line(caller, where)
+            line = self._lines[order.neighbour] = Line(caller, where)
         return line
 
-    def _hear(self, line: _Line, now_s: float) -> None:
-        placing = _Placing(line)
+    def _hear(self, line: Line, now_s: float) -> None:
+        placing = Placing(line)
         for _ in range(MESSAGES_PER_TURN):
             match line.caller.receive(placing):
                 case None:
@@ -329,7 +260,7 @@ class Hauls:
                 case (_, num_bytes):
                     self._message(line, placing.before, num_bytes, now_s)
 
-    def _connection(self, line: _Line, event: CallerEvent, now_s: float) -> None:
+    def _connection(self, line: Line, event: CallerEvent, now_s: float) -> None:
         line.is_connected = event is CallerEvent.CONNECTED
         for haul in tuple(line.hauls):
             if line.is_connected:
@@ -337,7 +268,7 @@ class Hauls:
             else:
                 haul.pull.disconnected()
 
-    def _message(self, line: _Line, message: PeerMessage, num_bytes: int, now_s: float) -> None:
+    def _message(self, line: Line, message: PeerMessage, num_bytes: int, now_s: float) -> None:
         if isinstance(message, Bye):
             return  # the control link is told too, and decides
         if not isinstance(message, Data | Err):
@@ -349,7 +280,7 @@ class Hauls:
                 order = haul.order
                 self._events.put(Progressed(order.ticket, order.neighbour, haul.pull.num_bytes))
 
-    def _carry_out(self, line: _Line, haul: _Haul, effects: Iterable[Effect]) -> None:
+    def _carry_out(self, line: Line, haul: Haul, effects: Iterable[Effect]) -> None:
         order = haul.order
         to_verify = []
         for effect in effects:
@@ -368,7 +299,7 @@ class Hauls:
                     assert_never(effect)
         haul.checker.verify(to_verify)
 
-    def _completed(self, haul: _Haul) -> None:
+    def _completed(self, haul: Haul) -> None:
         """It is here; where it is a step, it is still to be carried out."""
         ticket, neighbour = haul.order.ticket, haul.order.neighbour
         if (order := haul.order.rebuild) is None:
@@ -395,7 +326,7 @@ class Hauls:
         came = haul.order.manifest, haul.buffer.view
         self._rebuilder.begin(ticket, order, *came, buffer.view, tell=done)
 
-    def _checked(self, line: _Line, haul: _Haul, verdicts: Verdicts) -> None:
+    def _checked(self, line: Line, haul: Haul, verdicts: Verdicts) -> None:
         for tensor, is_good in verdicts:
             if is_good:
                 haul.good.add(tensor)
@@ -403,7 +334,7 @@ class Hauls:
                 self._holdings.forget(haul.order.manifest.tensors[tensor].digest)
             self._carry_out(line, haul, haul.pull.verified(tensor=tensor, is_good=is_good))
 
-    def _end(self, line: _Line, haul: _Haul) -> None:
+    def _end(self, line: Line, haul: Haul) -> None:
         """What has its digest stays: another pull, of whomever, need not fetch it again."""
         line.hauls.remove(haul)
         haul.checker.close()

@@ -12,7 +12,8 @@ from typing import Self
 
 from peer.dataplane.checking import Telling, Workers
 from peer.dataplane.events import Crashed, Event
-from peer.dataplane.hauls import Hauls, PullOrder
+from peer.dataplane.haul import PullOrder
+from peer.dataplane.hauls import Hauls
 from peer.dataplane.inbox import Inbox
 from peer.work import SnapshotRef
 from protocol.clock import Clock, MonotonicClock

@@ -11,7 +11,8 @@ import pytest
 
 from peer.dataplane.checking import Workers
 from peer.dataplane.events import Event, Progressed, Pulled, PullFailed
-from peer.dataplane.hauls import MAX_HAULS, REACH_S, Hauls, PullOrder
+from peer.dataplane.haul import PullOrder
+from peer.dataplane.hauls import MAX_HAULS, REACH_S, Hauls
 from peer.dataplane.inbox import Inbox
 from peer.dataplane.rebuilding import Rebuild
 from peer.work import SnapshotRef
