@@ -2,6 +2,8 @@
 
     python benchmarks/codecs.py [--seeds 3] [--rounds 8] [--codec topk] [--seed 0] [--topk 0.1]
 
+    python benchmarks/codecs.py --cost     a few seconds: what steps cost in time
+
 About a minute for each codec and seed.
 
 Simulates the demo (eight peers, three kinds of digits, two camps, lenet5, method kinfolk) with each
@@ -17,11 +19,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+
+import numpy as np
 
 from peer.ledger import EVENTS, read_events
 from protocol.codecs import CODECS
-from protocol.steps import STEPS
+from protocol.steps import STEPS, Stepper, advance
+from protocol.wire.layout import Layout
+from protocol.wire.messages import TensorSpec
 
 EXPERIMENT = """
 [run]
@@ -81,6 +88,36 @@ def _sizes(pulled: object) -> list[int]:
     return [int(num_bytes) for num_bytes in pulled.values()]
 
 
+def cost(codec: str, topk: float, repetitions: int = 5) -> dict[str, object]:
+    """Time of this process to make a step of some 45 MB, and to carry it out; medians."""
+    dice = np.random.default_rng(0)
+    spec = TensorSpec("params", "w", "float32", (4864, 2304), bytes(32))  # as many as resnet18
+    base = dice.standard_normal(spec.shape, np.float32)
+    wanted = base + np.float32(0.01) * dice.standard_normal(spec.shape, np.float32)
+    stepper = Stepper(codec, topk, [spec])
+    (coded,) = stepper.step_specs
+    made_s, done_s = [], []
+    for _ in range(repetitions):
+        began_s = time.process_time()
+        found = stepper.encode(base, wanted)
+        made_s.append(time.process_time() - began_s)
+        if found is None:
+            raise SystemExit("no step between finite numbers")
+        before, step, into = memoryview(base.tobytes()), found[0].tobytes(), bytearray(base.nbytes)
+        began_s = time.process_time()
+        advance(spec, coded, before, memoryview(step), memoryview(into))
+        done_s.append(time.process_time() - began_s)
+        if into != found[1].tobytes():
+            raise SystemExit("a reader came elsewhere than the sender")
+    return {
+        "codec": codec,
+        "bytes": base.nbytes,
+        "step_bytes": Layout.of([coded]).body_bytes,
+        "make_s": round(statistics.median(made_s), 4),
+        "carry_out_s": round(statistics.median(done_s), 4),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=3)
@@ -89,7 +126,12 @@ def main() -> None:
     codecs = [*CODECS, *STEPS]
     parser.add_argument("--codec", choices=codecs, help="only this one")
     parser.add_argument("--topk", type=float, default=0.1, help="share that codec topk sends")
+    parser.add_argument("--cost", action="store_true", help="only the time that steps take")
     args = parser.parse_args()
+    if args.cost:
+        for name in STEPS:
+            print(json.dumps(cost(name, args.topk)))
+        return
     seeds = range(args.seeds) if args.seed is None else [args.seed]
     with tempfile.TemporaryDirectory() as folder:
         for name in [args.codec] if args.codec else codecs:
