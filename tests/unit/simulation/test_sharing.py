@@ -1,5 +1,7 @@
 """What many simulated peers have in common is there once, however many they are."""
 
+import gc
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,9 @@ from peer.machine import Phase
 from peer.simulation.world import World
 from tests.faults.toyland import crowd
 
+# Of a toy peer, which takes 27 kB. With a signed view of its own, each of N would take N x 130
+# bytes more, and at 100 peers a further one 26 kB more.
+MOST_BYTES = 38_000
 STATES = 2  # joining and ready: nobody is lost or leaves before round 1
 
 
@@ -42,3 +47,23 @@ def test_views_of_the_lobby_share_their_members(tmp_path: Path, num_peers: int) 
     assert len(views) > num_peers // 2, "each is given the view of its own instant"
     assert len(held) <= STATES * num_peers
     assert sum(len(view.members) for view in views.values()) > 5 * len(held)
+
+
+def held_by(folder: Path, num_peers: int) -> int:
+    """Bytes of Python's own that a world of toys holds at its end, when nothing is under way."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        world = crowd(folder, num_peers)
+        world.run(lambda: None)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.long
+def test_a_further_peer_costs_no_list_of_all_others(tmp_path: Path) -> None:
+    held_by(tmp_path / "first", 20)  # what is kept by the process for good
+    some, many = (held_by(tmp_path / str(n), n) for n in (80, 120))
+    assert (many - some) / 40 < MOST_BYTES
