@@ -32,6 +32,7 @@ from protocol.steps import STEPS
 from protocol.transport.keys import new_identity
 
 MB = 1_000_000
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - in a folder of its own
 READERS = 9  # keys that are made; the ninth may stall
 STALLED = 8  # its number
 ROOM_BYTES = 16 << 20  # a receiver's memory above its buffer
@@ -352,7 +353,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--short", action="store_true", help="only the cases that have a bar")
     parser.add_argument("--repetitions", type=int, default=9)
-    parser.add_argument("--folder", type=Path, help="where the bodies lie; a temporary one")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=IN_MEMORY if IN_MEMORY.is_dir() else None,
+        help="where the bodies lie: in memory, as all rivals receive them, unless told otherwise",
+    )
     args = parser.parse_args()
     missing = [] if HAS_GRPC else ["gRPC: pip install 'kinfolk[bench]'"]
     missing.append("hivemind's and Flower's own stores: no part of this environment")

@@ -1,16 +1,19 @@
-"""Digests of one body, computed behind its frontier by threads that do nothing else.
+"""Digests of one body, computed behind its frontier.
 
 Parts of a body are hashed in the order in which they are handed over, so that a tensor's hash is
-nearly there when its last byte is; different bodies are hashed side by side.
+nearly there when its last byte is. A piece that has just come is hashed at once, while it is in the
+cache and the next one is on its way: to hand it to another thread costs half as much as to hash it.
+What was here before, however large, is copied and hashed by threads that do nothing else.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from typing import Protocol, TypeAlias
 
 from protocol.wire.digest import Hasher
 from protocol.wire.layout import Place
+from protocol.wire.messages import MAX_PIECE_BYTES
 from protocol.wire.pulling import Verify
 
 __all__ = ["Checker", "Copy", "Telling", "Verdicts", "Workers"]
@@ -46,14 +49,28 @@ class Telling:
 
 
 class Checker:
-    """Of one body. `tell` is called in a thread of the executor."""
+    """Of one body. `tell` is called in the thread that verifies, or in one of the executor's."""
 
     def __init__(
-        self, body: memoryview, *, executor: Workers, tell: Callable[[Verdicts], None]
+        self,
+        body: memoryview,
+        *,
+        executor: Workers,
+        tell: Callable[[Verdicts], None],
+        at_once_bytes: int = MAX_PIECE_BYTES,
     ) -> None:
+        """Begin.
+
+        Args:
+            body: what is being received.
+            executor: does what is large, or waits for something large.
+            tell: is given verdicts.
+            at_once_bytes: so much is hashed by whoever hands it over.
+        """
         self._body = body
         self._executor = executor
         self._tell = tell
+        self._at_once_bytes = at_once_bytes
         self._hasher = Hasher()
         self._lock = Lock()  # of what is to be done
         self._hands = Lock()  # held while the body is touched
@@ -65,8 +82,13 @@ class Checker:
         """Bring bytes that are held elsewhere to their places, before what is hashed after this."""
         self._take(copies)
 
-    def verify(self, parts: Iterable[Verify]) -> None:
-        self._take(parts)
+    def verify(self, parts: Sequence[Verify]) -> None:
+        with self._lock:
+            is_idle = not self._is_running
+        if is_idle and _num_bytes(parts) <= self._at_once_bytes:
+            self._work(parts)
+        else:
+            self._take(parts)
 
     def close(self) -> None:
         """Do nothing more; from now on the body is left alone."""
@@ -91,10 +113,13 @@ class Checker:
                 self._is_running = bool(items)
             if not items:
                 return
-            with self._hands:
-                verdicts = [v for item in items if (v := self._do(item)) is not None]
-            if verdicts:
-                self._tell(verdicts)
+            self._work(items)
+
+    def _work(self, items: Sequence[Copy | Verify]) -> None:
+        with self._hands:
+            verdicts = [v for item in items if (v := self._do(item)) is not None]
+        if verdicts:
+            self._tell(verdicts)
 
     def _do(self, item: Copy | Verify) -> tuple[int, bool] | None:
         if self._is_closed:
@@ -115,3 +140,7 @@ class Checker:
                 return
             end = min(at + COPY_BYTES, len(source))
             self._body[place.start + at : place.start + end] = source[at:end]
+
+
+def _num_bytes(parts: Iterable[Verify]) -> int:
+    return sum(part.place.end - part.place.start for part in parts)

@@ -27,10 +27,15 @@ class Later(Executor):
             self.jobs.pop(0)()
 
 
-def rig(body: bytes = BODY) -> tuple[Checker, Later, list[Verdicts], bytearray]:
+def rig(
+    body: bytes = BODY, *, at_once_bytes: int = 0
+) -> tuple[Checker, Later, list[Verdicts], bytearray]:
     told: list[Verdicts] = []
     later, buffer = Later(), bytearray(body)
-    return Checker(memoryview(buffer), executor=later, tell=told.append), later, told, buffer
+    checker = Checker(
+        memoryview(buffer), executor=later, tell=told.append, at_once_bytes=at_once_bytes
+    )
+    return checker, later, told, buffer
 
 
 def part(tensor: int, start: int, end: int, *, whole: bytes, is_last: bool = True) -> Verify:
@@ -63,6 +68,33 @@ def test_bytes_held_elsewhere_are_brought_before_they_are_hashed() -> None:
     later.run()
     assert told == [[(0, True)]]
     assert buffer == bytes(64) + BODY[:100] + bytes(36)
+
+
+def test_what_is_small_is_hashed_at_once() -> None:
+    checker, later, told, _ = rig(at_once_bytes=100)
+    checker.verify([part(0, 0, 60, whole=BODY[:100], is_last=False)])
+    checker.verify([part(0, 60, 100, whole=BODY[:100]), part(1, 100, 160, whole=b"other")])
+    assert told == [[(0, True), (1, False)]]
+    assert later.jobs == []
+
+
+def test_what_is_large_and_what_comes_behind_it_wait_their_turn() -> None:
+    checker, later, told, _ = rig(at_once_bytes=100)
+    checker.verify([part(0, 0, 101, whole=BODY[:120], is_last=False)])
+    checker.verify([part(0, 101, 120, whole=BODY[:120])])
+    assert told == []
+    later.run()
+    assert told == [[(0, True)]]
+    checker.verify([part(1, 120, 200, whole=BODY[120:])])
+    assert told == [[(0, True)], [(1, True)]]
+    assert later.jobs == []
+
+
+def test_a_closed_checker_hashes_nothing_at_once_either() -> None:
+    checker, later, told, _ = rig(at_once_bytes=100)
+    checker.close()
+    checker.verify([part(0, 0, 10, whole=BODY[:10])])
+    assert (told, later.jobs) == ([], [])
 
 
 def test_a_closed_checker_touches_the_body_no_more() -> None:
