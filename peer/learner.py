@@ -40,7 +40,6 @@ class Learner:
     base: bytes = b""  # digest of the start point that `trained` came from
     memory: bytes = b""  # of the aggregator's memory there
     degree: int = 0
-    relay: str = ""  # of this round: it may be told how far the start was from the result
     num_rounds: int = 0  # trained so far: the budget of those who train alone
     published: SnapshotRef | None = None  # the newest result as all others can have it
     unsaved: str = ""  # why the personal model of this round could not be written

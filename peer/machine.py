@@ -142,6 +142,7 @@ class Machine:
         self._mixed: MixDone | None = None
         self._trained: TrainDone | None = None
         self._scores: Evaluated | None = None
+        self._update = False  # this round's result goes to a relay as an update too
 
     @property
     def _wanted(self) -> int:
@@ -354,12 +355,13 @@ class Machine:
 
     def trained(self, done: TrainDone, now_s: float) -> tuple[Effect, ...]:
         self._trained = done
-        return self._enter(Phase.EVALUATE, Order(Evaluate(self.round_no)))
+        # Decided once for both: a relay that comes or goes in between must find no other start.
+        self._update = self._exchange is Exchange.NEIGHBOURS and bool(self._roster.relay)
+        return self._enter(Phase.EVALUATE, Order(Evaluate(self.round_no, self._update)))
 
     def evaluated(self, done: Evaluated, now_s: float) -> tuple[Effect, ...]:
         self._scores = done
-        update = self._exchange is Exchange.NEIGHBOURS and bool(self._roster.relay)
-        return self._publish(update=update)
+        return self._publish(update=self._update)
 
     def _publish(self, *, update: bool) -> tuple[Effect, ...]:
         order = Publish(self.round_no, update, self._kept.number)

@@ -199,7 +199,7 @@ class Trainer:
         learner.start = owned(mixed.start)
         if learner.common is None and Need.RELAY_MODEL in learner.bench.settings.recipe.needs:
             learner.start = with_relay_model(learner.start, PeerId(command.relay), others)
-        learner.degree, learner.relay = command.degree, command.relay
+        learner.degree = command.degree
         # The start is all that training needs: a peer that waits for its turn costs one model.
         learner.trained = learner.sent = replace(
             learner.trained,
@@ -289,7 +289,7 @@ class Trainer:
             learner.bench.save_model(point.params, point.buffers, command.round_no, point.name)
         except DataError as error:  # the one before stays; the round goes on
             learner.unsaved = str(error.args[0])
-        if not learner.relay:
+        if not command.update:
             _let_go(learner)
         return found.told(command.round_no, time.perf_counter() - began_s)
 

@@ -135,6 +135,7 @@ class Train:
 @dataclass(frozen=True, slots=True)
 class Evaluate:
     round_no: RoundNo
+    update: bool = False  # where the round began is needed until PUBLISH, which says the same
 
 
 @dataclass(frozen=True, slots=True)

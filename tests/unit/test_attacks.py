@@ -114,7 +114,7 @@ def first_round(trainer: Trainer) -> tuple[Published, Evaluated]:
     """A round that ends with what a relay asks for."""
     trainer.mix(Mix(1, 0, (), ()))
     trainer.train(Train(1), lambda _done, _planned: None)
-    scores = replace(trainer.evaluate(Evaluate(1)), seconds=0.0)
+    scores = replace(trainer.evaluate(Evaluate(1, update=True)), seconds=0.0)
     return trainer.publish(Publish(1, update=True)), scores
 
 

@@ -200,7 +200,7 @@ def test_a_peer_holds_two_models_from_training_to_evaluation_only(tmp_path: Path
 def test_the_start_is_kept_until_a_relay_has_its_update(tmp_path: Path) -> None:
     engine = InProcess()
     ready = prepare(A, shards(tmp_path)[A], tmp_path)
-    for order in (ready, Mix(1, 0, (), (), "hub"), Train(1), Evaluate(1)):
+    for order in (ready, Mix(1, 0, (), (), "hub"), Train(1), Evaluate(1, update=True)):
         engine.submit(A, order)
     assert models_held(learner_of(engine, A)) == 2.0
     published = engine.submit(A, Publish(1, update=True))()
