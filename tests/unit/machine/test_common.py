@@ -7,10 +7,21 @@ import pytest
 from peer.effects import Order, Serve
 from peer.machine import Phase
 from peer.roles import Exchange
-from peer.work import Adopt, Adopted, Inspect, Mix, MixDone, Publish, Published
+from peer.work import (
+    Adopt,
+    Adopted,
+    Evaluate,
+    Evaluated,
+    Inspect,
+    Mix,
+    MixDone,
+    Publish,
+    Published,
+    TrainDone,
+)
 from protocol.ids import PeerId
-from protocol.wire.messages import Member, Part, View
-from tests.unit.machine.stage import Stage, digest_of, manifest_of, ref_of, view_of
+from protocol.wire.messages import Epoch, Member, Part, View
+from tests.unit.machine.stage import SCORE, Stage, digest_of, manifest_of, ref_of, view_of
 
 
 def with_relay(states: dict[str, str], founding: str, *, relay: str = "ready") -> View:
@@ -116,6 +127,18 @@ def test_peers_publish_their_update_where_a_relay_wants_it() -> None:
     stage.work()
     orders = [e.command for e in stage.said if hasattr(e, "command")]
     assert [o.update for o in orders if isinstance(o, Publish)] == [True]
+
+
+def test_what_a_round_keeps_for_a_relay_is_what_it_publishes_whoever_comes_in_between() -> None:
+    stage = found(Exchange.NEIGHBOURS)
+    machine, now_s = stage.machine, stage.now_s
+    machine.mixed(MixDone(1, (), (), 0.0), now_s)
+    said = list(machine.trained(TrainDone(1, 1, 0.5, 0.0), now_s))
+    view = with_relay(dict.fromkeys("abc", "ready"), "abc")
+    machine.view(replace(view, epoch=Epoch(1, 2)), now_s)
+    scores = Evaluated(1, SCORE, SCORE, SCORE, "trained", 0.0)
+    said += machine.evaluated(scores, now_s)
+    assert [e.command for e in said if isinstance(e, Order)] == [Evaluate(1), Publish(1)]
 
 
 def test_a_relay_collects_the_results_of_its_own_round_and_trains_nothing() -> None:
