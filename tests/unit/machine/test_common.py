@@ -129,16 +129,17 @@ def test_peers_publish_their_update_where_a_relay_wants_it() -> None:
     assert [o.update for o in orders if isinstance(o, Publish)] == [True]
 
 
-def test_what_a_round_keeps_for_a_relay_is_what_it_publishes_whoever_comes_in_between() -> None:
-    stage = found(Exchange.NEIGHBOURS)
+def test_what_a_round_keeps_for_a_relay_is_what_it_publishes_whoever_goes_in_between() -> None:
+    stage = found(Exchange.NEIGHBOURS, relay=True)
     machine, now_s = stage.machine, stage.now_s
     machine.mixed(MixDone(1, (), (), 0.0), now_s)
     said = list(machine.trained(TrainDone(1, 1, 0.5, 0.0), now_s))
-    view = with_relay(dict.fromkeys("abc", "ready"), "abc")
+    view = with_relay(dict.fromkeys("abc", "ready"), "abc", relay="left")
     machine.view(replace(view, epoch=Epoch(1, 2)), now_s)
     scores = Evaluated(1, SCORE, SCORE, SCORE, "trained", 0.0)
     said += machine.evaluated(scores, now_s)
-    assert [e.command for e in said if isinstance(e, Order)] == [Evaluate(1), Publish(1)]
+    orders = [e.command for e in said if isinstance(e, Order)]
+    assert orders == [Evaluate(1, update=True), Publish(1, update=True)]
 
 
 def test_a_relay_collects_the_results_of_its_own_round_and_trains_nothing() -> None:
