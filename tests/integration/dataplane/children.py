@@ -1,10 +1,11 @@
 """Serving and pulling as processes of their own, so that they can be killed."""
 
+import math
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -35,35 +36,46 @@ class Shop:
     ref: SnapshotRef
 
 
+@contextmanager
+def opened(shop: Shop, *, max_bytes_s: float = math.inf) -> Iterator[tuple[Server, Inbox[Event]]]:
+    """A server of one snapshot, and what it tells."""
+    with line_of(shop.keys) as (transport, events):
+        server = Server(
+            transport,
+            bind="tcp://127.0.0.1:0",
+            name=A,
+            sign_secret=shop.keys.sign_secret,
+            events=events,
+            max_bytes_s=max_bytes_s,
+        )
+        with server:
+            tensors = decode_document(SnapshotManifest, shop.ref.manifest).tensors
+            server.open(RUN, schema_digest(tensors))
+            server.members(shop.names)
+            server.publish(shop.ref, 1)
+            yield server, events
+
+
+@contextmanager
+def line_of(keys: Identity) -> Iterator[tuple[ZeroMq, Inbox[Event]]]:
+    """A transport with these keys, and what its threads tell."""
+    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
+    with closing(transport):
+        yield transport, Inbox(transport.wake())
+
+
 def serve(pipe: Connection, shop: Shop) -> None:
     """Serve one snapshot until killed, or until the other end of the pipe is closed."""
-    keys = shop.keys
-    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
-    with ExitStack() as stack:
-        stack.callback(transport.close)
-        events: Inbox[Event] = Inbox(transport.wake())
-        bind = "tcp://127.0.0.1:0"
-        server = stack.enter_context(
-            Server(transport, bind=bind, name=A, sign_secret=bytes(32), events=events)
-        )
-        tensors = decode_document(SnapshotManifest, shop.ref.manifest).tensors
-        server.open(RUN, schema_digest(tensors))
-        server.members(shop.names)
-        server.publish(shop.ref, 1)
+    with opened(shop) as (server, _), suppress(EOFError):
         pipe.send(server.address)
-        with suppress(EOFError):
-            while True:
-                pipe.recv()
-                pipe.send(resident_bytes())
+        while True:
+            pipe.recv()
+            pipe.send(resident_bytes())
 
 
 def pull(pipe: Connection, keys: Identity, order: PullOrder) -> None:
     """Pull, telling how far it is, until killed."""
-    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
-    with ExitStack() as stack:
-        stack.callback(transport.close)
-        events: Inbox[Event] = Inbox(transport.wake())
-        puller = stack.enter_context(Puller(transport, events=events))
+    with line_of(keys) as (transport, events), Puller(transport, events=events) as puller:
         poller = transport.poller()
         poller.add(events.wake)
         puller.pull(order)

@@ -13,17 +13,11 @@ from threading import Thread
 from typing import Any
 
 from peer.dataplane.events import Crashed, Event, Misbehaved, Pulled, PullFailed, ShutOut
-from peer.dataplane.inbox import Inbox
 from peer.dataplane.puller import Puller, PullOrder
-from peer.dataplane.server import Server
 from protocol.clock import MonotonicClock
 from protocol.ids import PeerId
 from protocol.transport.keys import Identity, new_identity
-from protocol.transport.zeromq import ZeroMq
-from protocol.wire.codec import decode_document
-from protocol.wire.layout import schema_digest
-from protocol.wire.messages import SnapshotManifest
-from tests.integration.dataplane.children import RUN, A, Shop, resident_bytes, running
+from tests.integration.dataplane.children import Shop, line_of, opened, resident_bytes, running
 
 __all__ = [
     "GREETING",
@@ -68,47 +62,24 @@ def keep_shop(pipe: Connection, shop: Shop, max_bytes_s: float = math.inf) -> No
     A mapping is who is admitted from now on; a list is keys that are refused; anything else is
     answered by the footprint, and by what the server told since.
     """
-    keys = shop.keys
-    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
-    with ExitStack() as stack:
-        stack.callback(transport.close)
-        events: Inbox[Event] = Inbox(transport.wake())
-        server = stack.enter_context(
-            Server(
-                transport,
-                bind="tcp://127.0.0.1:0",
-                name=A,
-                sign_secret=keys.sign_secret,
-                events=events,
-                max_bytes_s=max_bytes_s,
-            )
-        )
-        tensors = decode_document(SnapshotManifest, shop.ref.manifest).tensors
-        server.open(RUN, schema_digest(tensors))
-        server.members(shop.names)
-        server.publish(shop.ref, 1)
+    with opened(shop, max_bytes_s=max_bytes_s) as (server, events), suppress(EOFError):
         pipe.send(server.address)
-        with suppress(EOFError):
-            while True:
-                match pipe.recv():
-                    case dict() as names:
-                        server.members(names)
-                        pipe.send("done")
-                    case list() as refused:
-                        server.refuse(refused)
-                        pipe.send("done")
-                    case _:
-                        told = [e for e in events.drain() if isinstance(e, Misbehaved | ShutOut)]
-                        pipe.send((footprint(), told))
+        while True:
+            match pipe.recv():
+                case dict() as names:
+                    server.members(names)
+                    pipe.send("done")
+                case list() as refused:
+                    server.refuse(refused)
+                    pipe.send("done")
+                case _:
+                    told = [e for e in events.drain() if isinstance(e, Misbehaved | ShutOut)]
+                    pipe.send((footprint(), told))
 
 
 def fetch(pipe: Connection, keys: Identity, order: PullOrder) -> None:
     """Pull until the other end of the pipe is closed; any word is answered by the footprint."""
-    transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
-    with ExitStack() as stack:
-        stack.callback(transport.close)
-        events: Inbox[Event] = Inbox(transport.wake())
-        puller = stack.enter_context(Puller(transport, events=events))
+    with line_of(keys) as (transport, events), Puller(transport, events=events) as puller:
         poller = transport.poller()
         poller.add(events.wake)
         poller.add(pipe.fileno())
