@@ -44,8 +44,7 @@ name = "lenet5"
 [pace]
 quorum = 1.0
 [share]
-codec = "{codec}"
-topk = {topk}
+{share}
 [data]
 make = ["mnist", "mnistm", "synthdigits"]
 peers = 8
@@ -63,7 +62,8 @@ def play(
 ) -> tuple[float, float, float]:
     """Accuracy of what is served in the end; bytes of a result in the last round, and the first."""
     file = folder / f"{codec}-{seed}.toml"
-    file.write_text(EXPERIMENT.format(seed=seed, rounds=rounds, codec=codec, topk=topk))
+    share = f'codec = "{codec}"' + (f"\ntopk = {topk}" if codec == "topk" else "")
+    file.write_text(EXPERIMENT.format(seed=seed, rounds=rounds, share=share))
     run = folder / f"{codec}-{seed}"
     command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(run)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours

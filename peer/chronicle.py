@@ -136,7 +136,7 @@ class Chronicle:
         if act.attack:
             self._attack = act.attack
             self._display.line(f"this peer ATTACKS the others: {Attack.parse(act.attack).told}")
-        for line in _of_serving(settings, prepared):
+        for line in (*settings.unused, *_of_serving(settings, prepared)):
             self._display.line(line)
 
     def lobby(self, lobby: Lobby) -> None:

@@ -5,7 +5,7 @@ The tables of the run become lines of its manifest, where `name` stands for the 
 starts nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,8 +15,10 @@ from peer.data.options import MakeOptions
 from peer.faults.reading import read_faults
 from peer.faults.table import Fault
 from peer.options.attack import Attack
-from peer.options.fields import Value
+from peer.options.fields import Value, shown
+from peer.options.recipe import defaults
 from peer.options.toml import read_toml
+from peer.roles import Exchange
 from peer.settings import Settings, complete
 from peer.simulation.timing import TimingTable, read_timing
 from protocol.errors import ConfigError, OperatorError
@@ -97,6 +99,14 @@ class Experiment:
     def consent(self) -> Mapping[str, Value]:
         """What each node must be told by its own person: a model of their own runs code."""
         return {"model": self.settings.model} if ":" in self.settings.model else {}
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """What was asked for and has no use in this run, a line for a person each."""
+        told = list(self.settings.unused)
+        if self.relay is None:
+            told += _without_relay(self.settings, self.explicit)
+        return tuple(told)
 
 
 def load_experiment(path: Path, overrides: Mapping[str, Value] | None = None) -> Experiment:
@@ -247,6 +257,24 @@ def _relay(
             hint='name one, e.g. aggregator = "craft" in [relay]; `peer methods` lists them',
         )
     return RelayTable(name=name, gpu=_take(table, "relay.gpu", _gpu, default="cpu"))
+
+
+def _without_relay(settings: Settings, explicit: Mapping[str, Value]) -> Iterator[str]:
+    """What only a relay would give a use."""
+    flat, no_relay = settings.flat, "without a [relay]"
+    mixer = f"mixer = {flat['mixer']}"
+    if settings.exchange is Exchange.RELAY:
+        yield f"{mixer} has nobody to ask {no_relay}: every round is a local one"
+    if settings.exchange is Exchange.NEIGHBOURS:
+        preset = defaults(settings.method)
+        for key in sorted(explicit):
+            if key.partition(".")[0] == "aggregator" and flat[key] not in ("none", preset.get(key)):
+                yield (
+                    f"{key} = {shown(flat[key])} has no use with {mixer} {no_relay}: "
+                    "only a relay aggregates"
+                )
+    if flat.get("solver.reference") == "relay" and settings.exchange is not Exchange.COMMON:
+        yield f"solver.reference = relay has no use {no_relay}: rows are held to the start's"
 
 
 def _launch(table: Mapping[str, object]) -> LaunchTable:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peer.options.fields import check, choice, number, whole
+from peer.options.fields import Only, check, choice, number, whole
 
 __all__ = ["Arrivals", "Pace", "freshness"]
 
@@ -21,7 +21,9 @@ class Pace:
     quorum: float = number(
         0.5, "(0, 1]", "share of the neighbours that must be in; 1 gives nobody up before the bound"
     )
-    grace_s: float = number(1.0, "[0, inf)", "seconds on top of each deadline")
+    grace_s: float = number(
+        1.0, "[0, inf)", "seconds on top of each deadline", only=Only("quorum", "(0, 1)")
+    )
     silence_s: float = number(
         10.0,
         "[4, inf)",  # two signs of life; with less, one that is late would look like a loss
@@ -29,7 +31,12 @@ class Pace:
     )
     bound_s: float = number(0.0, "[0, inf)", "hard bound of a round's wait in seconds; 0 adapts")
     max_staleness: int = whole(3, "[0, 1000000]", "rounds that a substitute may be old")
-    half_life: float = number(1.0, "(0, inf)", "rounds after which a substitute weighs half")
+    half_life: float = number(
+        1.0,
+        "(0, inf)",
+        "rounds after which a substitute weighs half",
+        only=Only("max_staleness", "[1, inf)"),
+    )
     drain_s: float = number(60.0, "[0, inf)", "longest wait for the others at the end, in seconds")
 
     def __post_init__(self) -> None:

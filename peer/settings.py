@@ -13,19 +13,19 @@ from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
 from peer.options.fields import number as real
 from peer.options.models import check_model
-from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, read
+from peer.options.recipe import PRESETS, SLOTS, Recipe, converted, expand, option_rules, read
 from peer.pace import Pace
 from peer.roles import Exchange, exchange_of
 from peer.share import ShareOptions
+from peer.unused import refuse_unused, unused
 from protocol.errors import ConfigError, RefusedError
-from protocol.topology import Topology, parse_topology
+from protocol.topology import DEFAULT_TOPOLOGY, Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
 __all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "FAULTS", "Settings", "advised", "complete", "typed"]
 
 DEFAULT_PRESET = "kinfolk"
 DEFAULT_MODEL = "lenet5"
-DEFAULT_TOPOLOGY = "full"
 FAULTS = "faults"  # key of what the nodes must have alike of their fault tables
 
 
@@ -64,6 +64,11 @@ def _group_rules() -> dict[str, Rule]:
     return {f"{g}.{name}": rule for g, cls in _GROUPS.items() for name, rule in rules(cls).items()}
 
 
+def _all_rules(flat: Mapping[str, Value]) -> dict[str, Rule]:
+    """The declaration of every line that has one, with the methods that this manifest names."""
+    return _group_rules() | option_rules({slot: str(flat[slot]) for slot in SLOTS})
+
+
 def _is_of_method(key: str) -> bool:
     return key.split(".", 1)[0] in _METHOD_SECTIONS
 
@@ -72,7 +77,8 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     """Every key of a manifest with its value: what was typed, and the defaults for the rest.
 
     Raises:
-        ConfigError: an unknown key, a value that is not allowed, or parts that do not fit.
+        ConfigError: an unknown key, a value that is not allowed, parts that do not fit, or a line
+            that another one of its table leaves without use.
     """
     flat: dict[str, Value] = {key: rule.default for key, rule in _group_rules().items()}
     flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
@@ -82,6 +88,7 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
     check_model(str(flat["model"]), str(flat["model.norm"]))
     Settings.read(flat)
+    refuse_unused(flat, _all_rules(flat))
     return dict(sorted(flat.items()))
 
 
@@ -147,6 +154,18 @@ class Settings:
     input_shape: tuple[int, ...]  # channels, height, width; empty while no data fixes it
     num_classes: int  # 0 while no data fixes it
     flat: Mapping[str, Value]
+
+    @property
+    def exchange(self) -> Exchange:
+        """Whom a peer asks in a round."""
+        return exchange_of(self.recipe.mixer.name)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """What was asked for and has no use in this run, a line for a person each."""
+        declared = _all_rules(self.flat)
+        whole = {key: rule.default for key, rule in declared.items()} | dict(self.flat)
+        return unused(whole, declared, self.exchange)
 
     @classmethod
     def read(cls, flat: Mapping[str, Value]) -> "Settings":

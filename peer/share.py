@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peer.options.fields import check, choice, number
+from peer.options.fields import Only, check, choice, number
 from protocol.steps import STEPS, Stepper
 from protocol.wire.messages import TensorSpec
 
@@ -18,7 +18,10 @@ class ShareOptions:
         "fp32", "fp32 | bf16 | int8 | delta | topk", "how results are written for the wire"
     )
     topk: float = number(
-        0.1, "(0, 0.5]", "topk: share of the numbers of each tensor that travel in a round"
+        0.1,
+        "(0, 0.5]",
+        "share of the numbers of each tensor that travel in a round",
+        only=Only("codec", "topk"),
     )
 
     def __post_init__(self) -> None:

@@ -46,6 +46,7 @@ from protocol.shapes import (
 )
 
 __all__ = [
+    "DEFAULT_TOPOLOGY",
     "Graph",
     "Topology",
     "active",
@@ -56,6 +57,7 @@ __all__ = [
 
 Graph: TypeAlias = Mapping[PeerId, tuple[PeerId, ...]]  # both in order of name
 
+DEFAULT_TOPOLOGY = "full"
 MAX_SPEC_CHARS = 500  # of one option of the run's manifest
 MAX_FILE_BYTES = 1 << 20
 

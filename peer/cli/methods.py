@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from peer.options.entry import Entry
-from peer.options.fields import Rule, Value, rules
+from peer.options.fields import Rule, Value, rules, shown
 from peer.options.recipe import PRESETS, SLOTS, defaults, givers_of, option_rules
 from peer.settings import DEFAULT_PRESET
 from protocol.errors import ConfigError
@@ -76,7 +76,7 @@ def _show(name: str) -> None:
         raise ConfigError(f"there is no method {name!r}", hint=hint)
     if preset is not None:
         click.echo(f"preset {name}: {_about(name)}")
-        click.echo(f"  {', '.join(f'{key} = {_shown(value)}' for key, value in preset.items())}")
+        click.echo(f"  {', '.join(f'{key} = {shown(value)}' for key, value in preset.items())}")
         flat = defaults(name)
         declared = option_rules({slot: str(flat[slot]) for slot in SLOTS})
         _print(_HEADER, [_row(key, rule, flat[key]) for key, rule in declared.items()])
@@ -112,12 +112,8 @@ def _needs(entry: Entry) -> Iterator[str]:
 
 
 def _row(key: str, rule: Rule, default: Value) -> tuple[str, str, str, str]:
-    return key, _shown(default), rule.allowed, rule.help
-
-
-def _shown(value: Value) -> str:
-    """As a manifest and an experiment file write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    where = f"; only with {rule.only.told(key.partition('.')[0])}" if rule.only else ""
+    return key, shown(default), rule.allowed, rule.help + where
 
 
 def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -78,9 +78,25 @@ class MakeOptions:
             peer_id(name)
             if names.count(name) > 1:
                 raise ConfigError(f"domain {name!r} is asked for {names.count(name)} times")
+        self._check_unused()
         if self.datasets and self.data_root is None:
             raise ConfigError(
                 f"data set {self.datasets[0]} needs a folder", hint="give --data-root"
+            )
+
+    def _check_unused(self) -> None:
+        """Refuse what only sources that were not asked for would read."""
+        for name, asked in (("data_root", self.data_root is not None), ("download", self.download)):
+            if asked and not self.datasets:
+                raise ConfigError(
+                    f"{name} is given, and no data set of torchvision's is asked for",
+                    hint=f"name one in datasets (--dataset), or leave {name} out",
+                )
+        default = type(self).__dataclass_fields__["synth_per_class"].default
+        if self.synth_per_class != default and "synthdigits" not in self.digit_sources:
+            raise ConfigError(
+                f"synth_per_class is {self.synth_per_class}, and synthdigits is not asked for",
+                hint="name synthdigits among the sources, or leave synth_per_class out",
             )
 
     @property

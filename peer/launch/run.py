@@ -29,7 +29,7 @@ from peer.launch.plan import (
 from peer.launch.processes import Command, Ended, Happening, Line, Processes, Signals
 from peer.launch.report import report
 from peer.launch.script import Script
-from peer.launch.stage import set_stage, tell_failures
+from peer.launch.stage import set_stage, tell_failures, tell_unused
 from protocol.clock import MonotonicClock
 
 __all__ = ["Consoles", "launch"]
@@ -60,6 +60,7 @@ def launch(experiment: Experiment, out: Path, consoles: Consoles, *, force: bool
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
     stage = set_stage(experiment, out, force=force, most=MAX_PROCESSES)
+    tell_unused(experiment, consoles.progress)
     directory = stage.directory
     with Signals() as signals:
         try:

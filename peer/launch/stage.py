@@ -13,7 +13,7 @@ from peer.launch.directory import RunDirectory, claimed
 from peer.launch.plan import Seat, seats
 from protocol.errors import ConfigError
 
-__all__ = ["Stage", "set_stage", "tell_failures"]
+__all__ = ["Stage", "set_stage", "tell_failures", "tell_unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,12 @@ def set_stage(experiment: Experiment, out: Path, *, force: bool, most: int) -> S
     with replacing(directory.experiment) as file:
         file.write(experiment.text.encode())
     return Stage(directory, taken)
+
+
+def tell_unused(experiment: Experiment, progress: Console) -> None:
+    """Give each line of the file that has no use in this run a line."""
+    for line in experiment.unused:
+        progress.print(f"Note: {line}", markup=False, highlight=False, soft_wrap=True)
 
 
 def tell_failures(

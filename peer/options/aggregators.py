@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peer.options.entry import Entry, Need, NoOptions
-from peer.options.fields import check, choice, number, whole
+from peer.options.fields import Only, check, choice, number, whole
 
 __all__ = [
     "AGGREGATORS",
@@ -41,16 +41,24 @@ class CraftOptions:
         "lstsq", "lstsq | minnorm | skip", "where the targets cannot all be met"
     )
     max_norm: float = number(
-        10.0, "(0, 1000000]", "longest step of a group before lr, where length = paper"
+        10.0,
+        "(0, 1000000]",
+        "longest step of a group before lr",
+        only=Only("length", "paper"),
     )
     lr: float = number(0.1, _LR, "step size; with length = paper every group moves by about it")
     schedule: Literal["constant", "inverse-sqrt", "step"] = choice(
         "constant", "constant | inverse-sqrt | step", "how lr falls over the rounds"
     )
     decay_rounds: int = whole(
-        100, "[1, 1000000]", "inverse-sqrt: rounds until lr / sqrt(2); step: between two steps"
+        100,
+        "[1, 1000000]",
+        "inverse-sqrt: rounds until lr / sqrt(2); step: between two steps",
+        only=Only("schedule", "inverse-sqrt | step"),
     )
-    decay: float = number(0.1, "(0, 1]", "factor on lr at each step of schedule = step")
+    decay: float = number(
+        0.1, "(0, 1]", "factor on lr at each step of schedule = step", only=Only("schedule", "step")
+    )
     project: Literal["none", "fedconst"] = choice(
         "none", "none | fedconst", "keep the result where the peers' fedconst lets rows move"
     )

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from protocol.errors import ConfigError
 
 __all__ = [
+    "Only",
     "Options",
     "Rule",
     "Value",
@@ -22,6 +23,7 @@ __all__ = [
     "flag",
     "number",
     "rules",
+    "shown",
     "values",
     "whole",
 ]
@@ -30,6 +32,31 @@ Value: TypeAlias = str | int | float | bool
 
 _INTERVAL = re.compile(r"([\[(])(\S+), (\S+)([\])])\Z")
 _NOUN: Mapping[type, str] = {float: "a number in ", int: "a whole number in ", str: "one of "}
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Where an option is read at all: while another one of its table has one of these values.
+
+    Attributes:
+        option: the other one's name.
+        allowed: as in a `Rule`: an interval, or words; "true" for a flag.
+    """
+
+    option: str
+    allowed: str
+
+    def holds(self, value: Value) -> bool:
+        if isinstance(value, bool | str):
+            return _in_words(str(value).lower() if isinstance(value, bool) else value, self.allowed)
+        return _in_interval(value, self.allowed)
+
+    def told(self, section: str = "") -> str:
+        """For a person: "share.codec = topk", "solver.dp_noise in (0, inf)"."""
+        name = f"{section}.{self.option}" if section else self.option
+        if _INTERVAL.match(self.allowed):
+            return f"{name} in {self.allowed}"
+        return f"{name} = {self.allowed.replace(' | ', ' or ')}"
 
 
 class Options(Protocol):
@@ -49,11 +76,13 @@ class Rule:
         default: its type is the kind: float, int, bool or str.
         allowed: an interval like "[0, 1)", in which `inf` is open; or words like "sum | mean".
         help: one line.
+        only: where it is read; None: always.
     """
 
     default: Value
     allowed: str
     help: str
+    only: Only | None = None
 
     def allows(self, value: Value) -> bool:
         if type(value) is not type(self.default):
@@ -61,14 +90,8 @@ class Rule:
         if isinstance(value, bool):
             return True
         if isinstance(value, str):
-            return value in self.allowed.split(" | ")
-        interval = _INTERVAL.match(self.allowed)
-        if interval is None:
-            raise ValueError(f"{self.allowed!r} is not an interval")
-        low, high = float(interval[2]), float(interval[3])
-        above = value >= low if interval[1] == "[" else value > low
-        below = value <= high if interval[4] == "]" else value < high
-        return above and below
+            return _in_words(value, self.allowed)
+        return _in_interval(value, self.allowed)
 
     def read(self, key: str, raw: Value) -> Value:
         """Convert what a person typed, or a file said.
@@ -98,16 +121,30 @@ class Rule:
         return _NOUN.get(type(self.default), "") + self.allowed
 
 
-def number(default: float, allowed: str, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
-    return _declare(Rule(default, allowed, text))
+def _in_words(value: str, words: str) -> bool:
+    return value in words.split(" | ")
 
 
-def whole(default: int, allowed: str, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
-    return _declare(Rule(default, allowed, text))
+def _in_interval(value: float, written: str) -> bool:
+    interval = _INTERVAL.match(written)
+    if interval is None:
+        raise ValueError(f"{written!r} is not an interval")
+    low, high = float(interval[2]), float(interval[3])
+    above = value >= low if interval[1] == "[" else value > low
+    below = value <= high if interval[4] == "]" else value < high
+    return above and below
 
 
-def choice(default: str, allowed: str, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
-    return _declare(Rule(default, allowed, text))
+def number(default: float, allowed: str, text: str, *, only: Only | None = None) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return _declare(Rule(default, allowed, text, only))
+
+
+def whole(default: int, allowed: str, text: str, *, only: Only | None = None) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return _declare(Rule(default, allowed, text, only))
+
+
+def choice(default: str, allowed: str, text: str, *, only: Only | None = None) -> Any:  # noqa: ANN401 - as dataclasses.field
+    return _declare(Rule(default, allowed, text, only))
 
 
 def flag(default: str, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
@@ -117,6 +154,11 @@ def flag(default: str, text: str) -> Any:  # noqa: ANN401 - as dataclasses.field
 
 def _declare(rule: Rule) -> Any:  # noqa: ANN401 - as dataclasses.field
     return field(default=rule.default, metadata={"rule": rule})
+
+
+def shown(value: Value) -> str:
+    """As a manifest and an experiment file write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def rules(options: type[Options]) -> Mapping[str, Rule]:

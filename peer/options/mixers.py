@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from peer.options.entry import Entry, Need, NoOptions
-from peer.options.fields import check, choice, flag, number
+from peer.options.fields import Only, check, choice, flag, number
 
 __all__ = ["MIXERS", "FedC2IOptions", "FedCalmOptions", "FedICOptions", "FedRepOptions"]
 
@@ -32,7 +32,12 @@ class FedC2IOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedCalmOptions:
-    margin: float = number(0.01, "[0, 1]", "how far the step shall lead along each peer's own")
+    margin: float = number(
+        0.01,
+        "[0, 1]",
+        "how far the step shall lead along each peer's own",
+        only=Only("cap", "(0, inf)"),
+    )
     cap: float = number(1.0, "[0, inf)", "largest multiplier of a peer; 0 is the mean of PCGrad")
 
     def __post_init__(self) -> None:

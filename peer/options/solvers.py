@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from peer.options.entry import Entry, Need
-from peer.options.fields import check, choice, flag, number, whole
+from peer.options.fields import Only, check, choice, flag, number, whole
 from protocol.errors import ConfigError
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
 
 _STRENGTH = "[0, 1000000]"  # of a term in the loss
 _CLIP = "(0, 1000000]"
+_WITH_NOISE = Only("dp_noise", "(0, inf)")
+_WITH_MU = Only("mu", "(0, inf)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +53,13 @@ class PrivacyOptions:
     dp_noise: float = number(
         0.0, "[0, 1000000]", "deviation of the noise on a step's sum, in clips; 0 is no privacy"
     )
-    dp_clip: float = number(1.0, _CLIP, "longest gradient of one example, where there is noise")
-    dp_delta: float = number(1e-5, "(0, 1)", "chance that epsilon is not kept")
+    dp_clip: float = number(1.0, _CLIP, "longest gradient of one example", only=_WITH_NOISE)
+    dp_delta: float = number(1e-5, "(0, 1)", "chance that epsilon is not kept", only=_WITH_NOISE)
     dp_chance: Literal["secret", "seeded"] = choice(
-        "secret", "secret | seeded", "noise that nobody can repeat, or the seed's: for studies"
+        "secret",
+        "secret | seeded",
+        "noise that nobody can repeat, or the seed's: for studies",
+        only=_WITH_NOISE,
     )
 
     def __post_init__(self) -> None:
@@ -86,7 +91,9 @@ class DittoOptions:
 class FedAlignOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
     mu: float = number(0.45, _STRENGTH, "share of the loss that aligns the thin stage; 0 is sgd")
-    width: float = number(0.25, "(0, 1)", "share of the channels of the last stage that it keeps")
+    width: float = number(
+        0.25, "(0, 1)", "share of the channels of the last stage that it keeps", only=_WITH_MU
+    )
     clip: float = number(10.0, _CLIP, "longest gradient")
 
     def __post_init__(self) -> None:
@@ -163,7 +170,9 @@ class FedSamOptions:
 class MoonOptions:
     descent: DescentOptions = field(default_factory=DescentOptions)
     mu: float = number(1.0, _STRENGTH, "weight of the contrast; 0 is sgd")
-    temperature: float = number(0.5, "(0, 1000000]", "of the contrast; the lower, the sharper")
+    temperature: float = number(
+        0.5, "(0, 1000000]", "of the contrast; the lower, the sharper", only=_WITH_MU
+    )
     width: int = whole(256, "[1, 100000]", "of the projection that features are compared in")
 
     def __post_init__(self) -> None:

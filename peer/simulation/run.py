@@ -22,7 +22,7 @@ from peer.launch.board import Board, Failure
 from peer.launch.directory import RunDirectory
 from peer.launch.plan import Seat, founder_count, relay_count
 from peer.launch.report import report
-from peer.launch.stage import set_stage, tell_failures
+from peer.launch.stage import set_stage, tell_failures, tell_unused
 from peer.node import Node, Plan
 from peer.roles import Role
 from peer.settings import FAULTS, complete, typed
@@ -74,6 +74,7 @@ def simulate(
         OperatorError: the run directory, the data or the peers are not fit to start.
     """
     stage = set_stage(experiment, out, force=force, most=MAX_PEERS)
+    tell_unused(experiment, consoles.progress)
     give_back()  # making data takes more than any peer, and leaves its memory in pieces
     directory = stage.directory
     directory.forget_keys()

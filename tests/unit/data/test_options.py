@@ -47,6 +47,15 @@ def test_a_table_written_and_read_is_the_same() -> None:
         ({"domains": {"../up": "m.npz"}}, r"name '../up' cannot be used"),
         ({"dataset": "MNIST"}, r"did you mean 'datasets'"),
         ({"datasets": "MNIST"}, r"data set MNIST needs a folder - give --data-root"),
+        (
+            {"sources": "mnist", "data_root": "d"},
+            r"data_root is given, and no data set .* datasets",
+        ),
+        ({"sources": "mnist", "download": True}, r"download is given, .* or leave download out"),
+        (
+            {"sources": "mnist", "synth_per_class": 90},
+            r"synth_per_class is 90, and synthdigits is not asked for",
+        ),
     ],
 )
 def test_a_wrong_table_is_refused_by_name(table: dict[str, object], complaint: str) -> None:

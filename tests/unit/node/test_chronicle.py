@@ -133,6 +133,11 @@ def test_what_a_peer_serves_and_what_the_choice_costs_is_told(
     assert all(any(part in line for line in lines) for part in told)
 
 
+def test_a_peer_tells_at_its_start_what_the_run_asks_for_in_vain(tmp_path: Path) -> None:
+    lines = began(tmp_path, {"method": "gossip", "mix.probe_batches": 4}, 10, 0).lines
+    assert "mix.probe_batches = 4 has no use with mixer = fedavg: it measures no influence" in lines
+
+
 def test_nothing_is_told_of_a_choice_that_is_off(tmp_path: Path) -> None:
     (line, *_) = began(tmp_path, {"method": "fedc2i"}, 10, 0).lines
     assert line.startswith("imagined; fedc2i")
