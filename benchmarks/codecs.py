@@ -16,13 +16,12 @@ last round to one other; of the codecs that send steps, the first result comes w
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from _experiment import DEMO, Tables, played
 
 from peer.ledger import EVENTS, read_events
 from protocol.codecs import CODECS
@@ -30,43 +29,15 @@ from protocol.steps import STEPS, Stepper, advance
 from protocol.wire.layout import Layout
 from protocol.wire.messages import TensorSpec
 
-EXPERIMENT = """
-[run]
-seed = {seed}
-rounds = {rounds}
-[method]
-name = "kinfolk"
-[solver]
-lr = 0.05
-epochs = 3
-[model]
-name = "lenet5"
-[pace]
-quorum = 1.0
-[share]
-{share}
-[data]
-make = ["mnist", "mnistm", "synthdigits"]
-peers = 8
-partition = "domain"
-camps = 2
-samples_per_class = 20
-val_per_class = 20
-test_per_class = 40
-synth_per_class = 250
-"""
-
 
 def play(
     folder: Path, codec: str, seed: int, rounds: int, topk: float
 ) -> tuple[float, float, float]:
     """Accuracy of what is served in the end; bytes of a result in the last round, and the first."""
-    file = folder / f"{codec}-{seed}.toml"
-    share = f'codec = "{codec}"' + (f"\ntopk = {topk}" if codec == "topk" else "")
-    file.write_text(EXPERIMENT.format(seed=seed, rounds=rounds, share=share))
+    share = {"codec": codec, "topk": topk} if codec == "topk" else {"codec": codec}
+    tables: Tables = {**DEMO, "run": {"seed": seed, "rounds": rounds}, "share": share}
     run = folder / f"{codec}-{seed}"
-    command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    done = played("simulate", tables, run)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
     accuracies, last, first = [], [], []

@@ -21,19 +21,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from rich.console import Console
+from _experiment import DEMO, Tables, made, simulated
 
-from peer.data.make import make_shards
-from peer.data.options import MakeOptions
-from peer.experiment import load_experiment
 from peer.influence import Influence, read_influence
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY, read_events
-from peer.simulation.run import Consoles, simulate
 from peer.summary import read_summary
 
 METHODS = ("local", "gossip", "fedc2i", "kinfolk")
@@ -42,27 +37,10 @@ SEEDS = (0, 1, 2)
 PEERS = tuple(f"shard{number}" for number in range(8))
 ROUNDS = 8
 
-EXPERIMENT = """
-[run]
-rounds = {rounds}
-seed = {seed}
-[method]
-name = "{method}"
-[solver]
-lr = 0.1
-epochs = 3
-[model]
-name = "lenet5"
-[pace]
-quorum = 1.0
-[admit]
-norm = {admission}
-[data]
-shards = "{shards}"
-"""
-SHARDS = {
-    "sources": ["mnist", "mnistm", "synthdigits"],
+DATA = {
+    **DEMO["data"],
     "peers": len(PEERS),
+    "camps": 1,
     "samples_per_class": 10,
     "val_per_class": 1,
     "test_per_class": 10,
@@ -94,22 +72,17 @@ class Outcome:
 
 def play(case: Case, seed: int, folder: Path) -> Outcome:
     """Simulate one run and read what it left."""
-    text = EXPERIMENT.format(
-        rounds=ROUNDS,
-        seed=seed,
-        method=case.method,
-        admission=str(case.admission).lower(),
-        shards=folder / f"shards-{seed}",
-    )
-    for peer in PEERS:
-        attack = f'attack = "{case.attack}"\n' if peer in case.attackers else ""
-        text += f'[[peer]]\ndata = "{peer}"\n{attack}'
-    file = folder / "defence.toml"
-    file.write_text(text)
-    quiet = Consoles(Console(file=StringIO()), Console(file=StringIO()))
-    out = folder / "out"
-    if simulate(load_experiment(file), out, quiet, force=True):
-        raise SystemExit(f"{case} failed with seed {seed}")
+    attack = {"attack": case.attack}
+    tables: Tables = {
+        **DEMO,
+        "run": {"seed": seed, "rounds": ROUNDS},
+        "method": {"name": case.method},
+        "solver": {"lr": 0.1, "epochs": 3},
+        "admit": {"norm": case.admission},
+        "data": {"shards": str(folder / f"shards-{seed}")},
+        "peer": [{"data": p, **(attack if p in case.attackers else {})} for p in PEERS],
+    }
+    out = simulated(tables, folder / "defence")
     return Outcome(
         accuracy={p: read_summary(out / p / SUMMARY).trained_accuracy or 0.0 for p in PEERS},
         client_weight=_mean(_client_weights(case, out)),
@@ -214,8 +187,7 @@ def main() -> int:
     methods = sys.argv[1:] or METHODS
     with tempfile.TemporaryDirectory() as name:
         for seed in SEEDS:
-            options = MakeOptions.from_mapping({"seed": seed, **SHARDS})
-            make_shards(options, Path(name) / f"shards-{seed}")
+            made({**DATA, "seed": seed}, Path(name) / f"shards-{seed}")
         for method in methods:
             measure(method, Path(name))
     return 0

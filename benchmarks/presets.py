@@ -9,33 +9,17 @@ Ends with 1 if a preset did not learn.
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from _experiment import DEMO, Tables, made, played
 
 from peer.ledger import EVENTS, read_events
 from peer.options.recipe import PRESETS
 
 ROUNDS = 3
-EXPERIMENT = """
-[run]
-rounds = {rounds}
-[method]
-name = "{preset}"
-[model]
-name = "lenet5"
-[pace]
-quorum = 1.0
-[data]
-shards = "{shards}"
-"""
-SHARDS = ["--peers", "8", "--camps", "2", "--samples-per-class", "20", "--synth-per-class", "250"]
-
-
-def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "peer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
+DATA = {**DEMO["data"], "val_per_class": 10, "test_per_class": 30}
 
 
 def losses(run: Path) -> list[float]:
@@ -50,10 +34,16 @@ def losses(run: Path) -> list[float]:
 
 
 def measure(preset: str, folder: Path, shards: Path) -> bool:
-    file = folder / f"{preset.replace('+', '-')}.toml"  # a run's name has no plus sign
-    file.write_text(EXPERIMENT.format(rounds=ROUNDS, preset=preset, shards=shards))
-    done = peer("launch", file, "--out", folder / preset)
-    found = losses(folder / preset) if done.returncode == 0 else []
+    tables: Tables = {
+        "run": {"rounds": ROUNDS},
+        "method": {"name": preset},
+        "model": DEMO["model"],
+        "pace": DEMO["pace"],
+        "data": {"shards": str(shards)},
+    }
+    run = folder / preset.replace("+", "-")  # a run's name has no plus sign
+    done = played("launch", tables, run)
+    found = losses(run) if done.returncode == 0 else []
     learnt = len(found) == ROUNDS and found[-1] < found[0]
     words = done.stderr.strip().splitlines()[-1] if done.returncode else ""
     line = {"preset": preset, "losses": [round(x, 4) for x in found], "learnt": learnt}
@@ -65,9 +55,8 @@ def main() -> int:
     presets = sys.argv[1:] or list(PRESETS)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        kinds = ["mnist", "mnistm", "synthdigits"]
-        peer("data", "make", *kinds, *SHARDS, "--out", folder / "shards")
-        learnt = [measure(preset, folder, folder / "shards") for preset in presets]
+        shards = made(DATA, folder / "shards")
+        learnt = [measure(preset, folder, shards) for preset in presets]
     return 0 if all(learnt) else 1
 
 

@@ -24,23 +24,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.console import Console
+from _experiment import DEMO, Tables, made, simulated
 
 from peer.affinity import affinity, camp_contrast
-from peer.data.make import make_shards
-from peer.data.options import MakeOptions
-from peer.experiment import load_experiment
 from peer.influence import Influence
 from peer.mixers.influence import scores_of, weights_from_scores
 from peer.mixers.memory import remembered
 from peer.past import PastPeer, read_past
-from peer.simulation.run import Consoles, simulate
 from protocol.ids import PeerId
 from protocol.params import Params
 
@@ -48,30 +43,6 @@ LAST_ROUNDS = 4
 MEMORIES = (0.0, 0.5, 0.8, 0.9)  # that are replayed
 GAMMA = 5.0
 SETTINGS = ((0.0, 1), (0.8, 1), (0.0, 4), (0.8, 4))  # memory, batches; the paper's first
-EXPERIMENT = """
-[run]
-seed = {seed}
-rounds = {rounds}
-[method]
-name = "kinfolk"
-[mixer]
-memory = {memory}
-[mix]
-probe_batches = {batches}
-[train]
-holdout = 0.0
-[serve]
-never_worse = false
-[solver]
-lr = 0.05
-epochs = 3
-[model]
-name = "lenet5"
-[pace]
-quorum = 1.0
-[data]
-shards = "{shards}"
-"""
 
 
 @dataclass(frozen=True)
@@ -107,13 +78,16 @@ def measure(
 ) -> Found:
     memory, batches = setting
     name = f"s{seed}-m{memory:g}-b{batches}".replace(".", "_")
-    file = folder / f"{name}.toml"
-    file.write_text(
-        EXPERIMENT.format(seed=seed, rounds=rounds, memory=memory, batches=batches, shards=shards)
-    )
-    quiet = Consoles(Console(file=StringIO()), Console(file=StringIO()))
-    simulate(load_experiment(file), folder / name, quiet, force=False)
-    peers = read_past(folder / name)
+    tables: Tables = {
+        **DEMO,
+        "run": {"seed": seed, "rounds": rounds},
+        "mixer": {"memory": memory},
+        "mix": {"probe_batches": batches},
+        "train": {"holdout": 0.0},
+        "serve": {"never_worse": False},
+        "data": {"shards": str(shards)},
+    }
+    peers = read_past(simulated(tables, folder / name))
     half = rounds // 2
     return Found(
         ratio=ratio_of(peers, slice(half, None)),
@@ -170,18 +144,7 @@ def told(found: list[Found], paper: list[Found]) -> Iterator[tuple[str, Mapping[
 
 def shards(folder: Path, seed: int) -> Path:
     """Those of the demo, but for the validation splits, which nothing here looks at."""
-    options = MakeOptions(
-        sources=("mnist", "mnistm", "synthdigits"),
-        peers=8,
-        camps=2,
-        samples_per_class=20,
-        val_per_class=0,
-        test_per_class=40,
-        synth_per_class=250,
-        seed=seed,
-    )
-    make_shards(options, folder / str(seed))
-    return folder / str(seed)
+    return made({**DEMO["data"], "val_per_class": 0, "seed": seed}, folder / str(seed))
 
 
 def main() -> int:

@@ -24,46 +24,19 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
-from rich.console import Console
+from _experiment import DEMO, Tables, simulated
 from torch import Tensor
 
 from peer.bench import Bench
-from peer.experiment import load_experiment
 from peer.serving import SHARES, Point, Served, between, serve
-from peer.simulation.run import Consoles, simulate
 from protocol.params import Params
 from protocol.round import Start, Trained
 
 EVERY = 4  # rounds between two that are kept
 LATE = 0.6  # of the rounds, from where on a case is late
-EXPERIMENT = """
-[run]
-seed = {seed}
-rounds = {rounds}
-[method]
-name = "{preset}"
-[serve]
-never_worse = true
-[solver]
-lr = 0.05
-epochs = 3
-[model]
-name = "lenet5"
-[pace]
-quorum = 1.0
-[data]
-make = ["mnist", "mnistm", "synthdigits"]
-peers = 8
-camps = 2
-samples_per_class = 20
-val_per_class = 20
-test_per_class = 40
-synth_per_class = 250
-"""
 
 
 @dataclass(frozen=True)
@@ -173,10 +146,13 @@ def main() -> int:
     asked = parser.parse_args()
     spy = Spy()
     with tempfile.TemporaryDirectory() as name, patch("peer.trainer.serve", spy):
-        file = Path(name) / "serving.toml"
-        file.write_text(EXPERIMENT.format(**vars(asked)))
-        quiet = Consoles(Console(file=StringIO()), Console(file=StringIO()))
-        simulate(load_experiment(file), Path(name) / "run", quiet, force=False)
+        tables: Tables = {
+            **DEMO,
+            "run": {"seed": asked.seed, "rounds": asked.rounds},
+            "method": {"name": asked.preset},
+            "serve": {"never_worse": True},
+        }
+        simulated(tables, Path(name) / "serving")
     for rule, choose in RULES.items():
         line = {"preset": asked.preset, "seed": asked.seed, "rule": rule, "cases": len(spy.cases)}
         print(json.dumps(line | dict(told(spy.cases, choose, asked.rounds))), flush=True)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 from _bars import bar
+from _experiment import Tables, written
 
 LOOK_EVERY_S = 0.2
 MOST_TIMES = 2.5  # of its parameters: what a further peer may take
@@ -32,29 +33,6 @@ LIMITS = {  # of one run: bytes, seconds; on two cores
     ("lenet5", 1000): (4 * GIB, 900.0),
     ("resnet18", 100): (16 * GIB, None),
 }
-
-EXPERIMENT = """
-[run]
-rounds = {rounds}
-seed = {seed}
-topology = "{topology}"
-[method]
-name = "{method}"
-[model]
-name = "{model}"
-[pace]
-quorum = 1.0
-[data]
-make = "synthdigits"
-peers = {peers}
-samples_per_class = 1
-val_per_class = 0
-test_per_class = 1
-synth_per_class = {images}
-channels = 1
-[launch]
-gpu = "cpu"
-"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,10 +64,28 @@ def bars(model: str, lines: Sequence[Mapping[str, int | float]]) -> Iterator[boo
             yield bar(f"{what}: seconds", line["seconds"], most_s, at_most=True)
 
 
+def tables_of(asked: argparse.Namespace, peers: int) -> Tables:
+    return {
+        "run": {"rounds": asked.rounds, "seed": asked.seed, "topology": asked.topology},
+        "method": {"name": asked.method},
+        "model": {"name": asked.model},
+        "pace": {"quorum": 1.0},
+        "data": {
+            "make": "synthdigits",
+            "peers": peers,
+            "samples_per_class": 1,
+            "val_per_class": 0,
+            "test_per_class": 1,
+            "synth_per_class": 2 * peers,
+            "channels": 1,
+        },
+        "launch": {"gpu": "cpu"},
+    }
+
+
 def measured(asked: argparse.Namespace, peers: int, folder: Path) -> dict[str, int | float]:
     """Make the data, then play, and look at the processes meanwhile."""
-    file = folder / "experiment.toml"
-    file.write_text(EXPERIMENT.format(**{**vars(asked), "peers": peers, "images": 2 * peers}))
+    file = written(tables_of(asked, peers), folder / "experiment.toml")
     command = [sys.executable, "-m", "peer", "simulate", str(file), "--out", str(folder / "run")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began_s = time.perf_counter()
