@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peer.data.options import MakeOptions
+from peer.faults.feasible import check_rounds
 from peer.faults.reading import read_faults
 from peer.faults.table import Fault
 from peer.options.attack import Attack
@@ -139,6 +140,8 @@ def _experiment(
     explicit = _manifest_lines(tables, run, path.parent) | dict(overrides)
     settings = Settings.read(complete(explicit))
     peers = _peers(tables.get("peer", []))
+    faults = read_faults(tables.get("fault", []))
+    check_rounds(faults, settings.run.rounds)
     founders = _take(run, "run.founders", _whole(1, MAX_PEERS), default=None)
     compare = _table(tables, "compare", ("alone",))
     return Experiment(
@@ -155,7 +158,7 @@ def _experiment(
         launch=_launch(
             _table(tables, "launch", ("threads", "gpu", "keep_state", "restart", "log"))
         ),
-        faults=read_faults(tables.get("fault", [])),
+        faults=faults,
         timing=read_timing(tables.get("timing", {})),
     )
 

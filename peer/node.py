@@ -37,6 +37,7 @@ from peer.effects import (
     WakeAt,
 )
 from peer.entries import Past
+from peer.faults.feasible import check_rounds
 from peer.faults.plan import FaultPlan
 from peer.faults.table import Fault, late_names
 from peer.machine import Machine, Phase
@@ -293,6 +294,7 @@ class Node:
         try:
             self.settings = Settings.read(options)
             self.settings.topology.check(view.founders)
+            check_rounds(self.plan.faults, self.settings.run.rounds)
             self._check_consent(self.settings.model)
         except OperatorError as error:
             return self.fail(str(error), 2, now_s)

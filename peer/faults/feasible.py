@@ -1,6 +1,7 @@
-"""Whether a run under these faults can begin, and whether whoever they stop can ever go on. Pure.
+"""Whether faults can happen at all, and whether whoever they stop can ever go on. Pure.
 
-A plan that would have everybody wait for what cannot happen is refused before anything is started.
+A plan that would have everybody wait for what cannot happen is refused before anything is started,
+and so is a fault that the run is over before.
 """
 
 from collections.abc import Collection, Iterable
@@ -8,7 +9,7 @@ from collections.abc import Collection, Iterable
 from peer.faults.table import Fault, Kind, late_names, with_ends
 from protocol.errors import ConfigError
 
-__all__ = ["check_feasible"]
+__all__ = ["check_feasible", "check_rounds"]
 
 _STOPS = {Kind.KILL, Kind.FREEZE}  # those who are stopped begin no further round
 _BEFALL = {Kind.KILL, Kind.RESTART, Kind.FREEZE}  # a process that must be there
@@ -33,6 +34,29 @@ def check_feasible(
     _check_lobby(faults, peers, founders)
     _check_lives(faults)
     _check_ends(faults, peers, rounds)
+
+
+def check_rounds(faults: Iterable[Fault], rounds: int) -> None:
+    """Refuse a fault that begins after the last round: nothing would come of it.
+
+    One that begins in time may end whenever it likes.
+
+    Args:
+        faults: of the run, in the order of the file.
+        rounds: of the run.
+
+    Raises:
+        ConfigError: it names the first of them, its round, and how many rounds there are.
+    """
+    for fault in faults:
+        begins = fault.span.at_round
+        if begins is not None and begins > rounds:
+            raise ConfigError(
+                f"[[fault]] {fault.number} ({fault.kind}) begins at round {begins}, and the run "
+                f"has {rounds} round{'s' * (rounds != 1)}: it would never happen",
+                hint=f"let it begin at round {rounds} or before, leave it out, or take run.rounds "
+                f"= {begins} or more",
+            )
 
 
 def _check_lobby(faults: Iterable[Fault], peers: Collection[str], founders: int | None) -> None:

@@ -122,6 +122,10 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         ("[launch]\nthreads = true\n" + DATA, "launch.threads = True: must be a whole number"),
         ("[compare]\nalone = 1\n" + DATA, "compare.alone = 1: must be true or false"),
         ("[[fault]]\nat_round = 1\n" + DATA, r"\[\[fault\]\] 1 has no kind"),
+        (
+            '[run]\nrounds = 4\n[[fault]]\nkind = "restart"\nat_round = 5\npeer = "a"\n' + DATA,
+            r"\[\[fault\]\] 1 \(restart\) begins at round 5, and the run has 4 rounds",
+        ),
         ('[[fault]]\nkind = "heal"\nat = 1\n' + DATA, r"1 \(heal\) has no key 'at'.*at_round"),
         ("[timing]\nsteps_s = 1\n" + DATA, r"\[timing\] has no key 'steps_s'.*step_s"),
         ("[timing]\nstep_s = true\n" + DATA, "timing.step_s = True: it must be a number in"),

@@ -4,8 +4,9 @@ import tomllib
 
 import pytest
 
-from peer.faults.feasible import check_feasible
+from peer.faults.feasible import check_feasible, check_rounds
 from peer.faults.reading import read_faults
+from peer.faults.table import Fault, Kind
 from protocol.errors import ConfigError
 
 PEERS = ("a", "b", "c")
@@ -94,3 +95,45 @@ def test_what_would_wait_for_ever_is_refused(text: str, founders: int | None, sa
 )
 def test_what_goes_on_is_not(text: str, founders: int | None) -> None:
     check(text, founders=founders)
+
+
+HALVES = 'groups = [["a"], ["b", "c"]]'
+MORE: dict[Kind, tuple[str, ...]] = {
+    Kind.PARTITION: (HALVES,),
+    Kind.SLOW: ("factor = 2", B),
+    Kind.DELAY: ("seconds = 1",),
+    Kind.JITTER: ("seconds = 1",),
+    Kind.BANDWIDTH: ("mbit = 1",),
+    Kind.LOSS: ("rate = 0.5",),
+    Kind.CORRUPT: ("rate = 0.5",),
+    Kind.RANDOM: ("rate = 0.5",),
+    **dict.fromkeys(
+        (Kind.KILL, Kind.RESTART, Kind.LEAVE, Kind.JOIN, Kind.FREEZE, Kind.DISK_FULL), (B,)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_no_kind_may_begin_after_the_last_round(kind: Kind) -> None:
+    def tables(at_round: int) -> tuple[Fault, ...]:
+        first = table("partition", "at_round = 1", HALVES)
+        text = first + table(kind, f"at_round = {at_round}", *MORE.get(kind, ()))
+        return read_faults(tomllib.loads(text)["fault"])
+
+    check_rounds(tables(9), rounds=9)
+    with pytest.raises(ConfigError) as refused:
+        check_rounds(tables(10), rounds=9)
+    assert str(refused.value) == (
+        f"[[fault]] 2 ({kind}) begins at round 10, and the run has 9 rounds: it would never happen "
+        "- let it begin at round 9 or before, leave it out, or take run.rounds = 10 or more"
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [("at_round = 1", "until_round = 99"), ("at_round = 1", "for_rounds = 99"), ("at_s = 999",)],
+)
+def test_an_end_after_the_last_round_and_a_beginning_in_seconds_are_not_asked(
+    lines: tuple[str, ...],
+) -> None:
+    check_rounds(read_faults(tomllib.loads(table("kill", *lines, B))["fault"]), rounds=1)

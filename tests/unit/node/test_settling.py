@@ -70,9 +70,23 @@ def test_a_model_of_somebody_elses_runs_only_by_the_word_of_the_person_here() ->
     assert ends([trusting, agreeing]) == dict.fromkeys("ac", (0, "finished"))
 
 
+def test_a_node_whose_file_has_a_fault_after_the_last_round_is_refused_before_it_builds() -> None:
+    late = read_faults([{"kind": "join", "at_round": 3, "peers": ["b"]}])
+    world = world_of()  # of 2 rounds
+    one = world.add("a", faults=late)
+    assert world.play(5.0, until=lambda: one.over is not None)
+    assert one.over == Over(
+        2,
+        "[[fault]] 1 (join) begins at round 3, and the run has 2 rounds: it would never happen - "
+        "let it begin at round 2 or before, leave it out, or take run.rounds = 3 or more",
+    )
+    assert one.ordered == []
+    assert not world.book.settled
+
+
 def test_a_name_in_the_faults_that_nobody_has_is_told_once_when_the_run_begins() -> None:
     tables = [
-        {"kind": "random", "rate": 0.5, "at_round": 9, "peers": ["a", "bb"]},
+        {"kind": "slow", "factor": 2.0, "at_round": 2, "peers": ["a", "bb"]},
         {"kind": "join", "at_s": 999.0, "peers": ["late"]},  # it is no member yet
     ]
     world = world_of()
