@@ -18,30 +18,12 @@ from peer.simulation.timing import Timing
 from peer.simulation.world import World
 from protocol.ids import PeerId
 from protocol.manifest import Manifest
+from tests.experiments import small
 
 __all__ = ["RELAY", "VICTIM", "Play", "play"]
 
 VICTIM, RELAY = PeerId("shard1"), PeerId("relay")
 RESTART_S = 2.0  # of virtual time, until a killed peer is there again
-
-EXPERIMENT = """
-[run]
-rounds = {rounds}
-seed = 3
-[method]
-name = "{method}"
-[model]
-name = "mlp"
-[pace]
-quorum = 1.0
-bound_s = 600.0
-[data]
-make = ["optdigits"]
-peers = 3
-partition = "dirichlet:0.5"
-samples_per_class = 2
-size = 8
-"""
 
 
 class _Died(BaseException):
@@ -86,8 +68,17 @@ def play(
     file = folder / "crash.toml"
     relay = f'[relay]\nname = "{RELAY}"\n' if victim == RELAY else ""
     share = f'[share]\ncodec = "{codec or "fp32"}"\n'
-    file.write_text(EXPERIMENT.format(method=method, rounds=rounds) + share + relay)
-    experiment = load_experiment(file)
+    text = small(
+        method,
+        rounds=rounds,
+        peers=3,
+        partition="dirichlet:0.5",
+        samples_per_class=2,
+        pace="quorum = 1.0\nbound_s = 600.0",
+        more=share + relay,
+    )
+    file.write_text(text)
+    experiment = load_experiment(file, {"run.seed": 3})
     stage = set_stage(experiment, folder / "run", force=False, most=3)
     stage.directory.forget_keys()
     doom = _Doom(stage.directory.root.absolute() / victim, kill_at)

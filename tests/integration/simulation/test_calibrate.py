@@ -1,49 +1,38 @@
 """A simulation that times real steps first: virtual time goes by what it found."""
 
 import json
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from peer.experiment import load_experiment
 from peer.ledger import EVENTS, read_events
-from peer.simulation.run import Consoles, simulate
+from tests.experiments import small
+from tests.integration.simulation.quiet import simulated
 
-EXPERIMENT = """
-[run]
-rounds = 2
-[model]
-name = "mlp"
-[method]
-name = "gossip"
-[data]
-make = ["optdigits"]
-peers = 2
-samples_per_class = 4
-size = 8
+EXPERIMENT = small(
+    "gossip",
+    rounds=2,
+    peers=2,
+    more="""
 [timing]
 calibrate = true
 mix_s = 0.5
 [timing.peers.shard1]
 step_s = 0.2
-"""
+""",
+)
 STEPS = 2  # of a round: 40 samples in batches of 32
 
 
 @pytest.mark.long
 def test_virtual_time_goes_by_the_steps_that_were_measured(tmp_path: Path) -> None:
-    file = tmp_path / "timed.toml"
-    file.write_text(EXPERIMENT)
-    quiet = Consoles(Console(file=StringIO()), Console(file=StringIO()))
-    assert simulate(load_experiment(file), tmp_path / "out", quiet, force=False) == 0
-    found = json.loads((tmp_path / "out" / "timing.json").read_text())
+    out = simulated(tmp_path, EXPERIMENT)
+    found = json.loads((out / "timing.json").read_text())
     assert 0.0 < found["step_s"] < 10.0
     assert found["step_s"] != 0.02  # the default: nothing was measured
     assert found["mix_s"] == found["peers"]["shard1"]["mix_s"] == 0.5
     assert found["peers"]["shard1"]["step_s"] == pytest.approx(10.0 * found["step_s"])
     for name, step_s in (("shard0", found["step_s"]), ("shard1", 10.0 * found["step_s"])):
-        events = read_events(tmp_path / "out" / name / EVENTS)
+        events = read_events(out / name / EVENTS)
         trained = [event.fields["train_s"] for event in events if event.name == "round"]
         assert trained == [pytest.approx(STEPS * step_s, abs=1e-4)] * 2

@@ -1,36 +1,20 @@
 """A peer that attacks weighs less than its share with those that it harms; see docs/defence.md."""
 
-from io import StringIO
 from pathlib import Path
 from statistics import fmean
 
 import pytest
-from rich.console import Console
 
-from peer.experiment import load_experiment
 from peer.influence import read_influence
-from peer.simulation.run import Consoles, simulate
+from tests.experiments import small
+from tests.integration.simulation.quiet import simulated
 
-EXPERIMENT = """
-[run]
-rounds = 8
-[method]
-name = "{method}"
+TABLES = """
 [solver]
 lr = 0.1
 epochs = 3
-[model]
-name = "mlp"
-[pace]
-quorum = 1.0
 [admit]
 norm = false
-[data]
-make = ["optdigits"]
-peers = 5
-partition = "iid"
-samples_per_class = 8
-size = 8
 [[peer]]
 data = "shard0"
 attack = "{attack}"
@@ -40,14 +24,20 @@ HONEST = [f"shard{number}" for number in range(1, 5)]
 
 def weight_of_the_attacker(folder: Path, method: str, attack: str) -> float:
     """By the mean of the honest neighbours' weights, over the last half of the rounds."""
-    file = folder / "attacked.toml"
     peers = "".join(f'[[peer]]\ndata = "{name}"\n' for name in HONEST)
-    file.write_text(EXPERIMENT.format(method=method, attack=attack) + peers)
-    consoles = Consoles(Console(file=StringIO()), Console(file=StringIO()))
-    assert simulate(load_experiment(file), folder / "out", consoles, force=False) == 0
+    text = small(
+        method,
+        rounds=8,
+        peers=5,
+        partition="iid",
+        samples_per_class=8,
+        pace="quorum = 1.0",
+        more=TABLES.format(attack=attack) + peers,
+    )
+    out = simulated(folder, text)
     ratios = []
     for name in HONEST:
-        weights = read_influence(folder / "out" / name / "influence.npz").relative()
+        weights = read_influence(out / name / "influence.npz").relative()
         ratios.append(weights["shard0"] / fmean(weights[h] for h in HONEST if h != name))
     return fmean(ratios)
 

@@ -7,70 +7,36 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiments import fault, small
+
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "faults.toml"
-LIVES = """
-[run]
-rounds = 7
-[method]
-name = "kinfolk"
-[model]
-name = "mlp"
-[pace]
-quorum = 1.0
-[data]
-make = ["optdigits"]
-peers = 4
-partition = "dirichlet:0.5"
-samples_per_class = 4
-size = 8
-[[fault]]
-kind = "join"
-at_round = 3
-peer = "shard3"
-[[fault]]
-kind = "leave"
-at_round = 5
-peer = "shard1"
-[[fault]]
-kind = "loss"
-at_round = 2
-rate = 0.3
-[[fault]]
-kind = "partition"
-at_round = 4
-groups = [["shard0", "shard3"], ["shard1", "shard2"]]
-[[fault]]
-kind = "heal"
-at_round = 6
-"""
+LIVES = small(
+    "kinfolk",
+    rounds=7,
+    peers=4,
+    partition="dirichlet:0.5",
+    pace="quorum = 1.0",
+    more=fault("join", at_round=3, peer="shard3")
+    + fault("leave", at_round=5, peer="shard1")
+    + fault("loss", at_round=2, rate=0.3)
+    + fault("partition", at_round=4, groups=[["shard0", "shard3"], ["shard1", "shard2"]])
+    + fault("heal", at_round=6),
+)
 # Nobody hears of shard2, which is slow: the others run ahead, and it needs their old rounds.
-AHEAD = """
-[run]
-rounds = 8
-[method]
-name = "gossip"
-[model]
-name = "mlp"
-[pace]
-quorum = 1.0
-bound_s = 100.0
-[data]
-make = ["optdigits"]
-peers = 3
-samples_per_class = 4
-size = 8
-[[fault]]
-kind = "loss"
-at_round = 2
-rate = 1.0
-links = [["shard2", "shard0"], ["shard2", "shard1"]]
-one_way = true
-[[fault]]
-kind = "slow"
-at_round = 1
-peer = "shard2"
-factor = 20.0
-"""
+AHEAD = small(
+    "gossip",
+    rounds=8,
+    peers=3,
+    pace="quorum = 1.0\nbound_s = 100.0",
+    more=fault(
+        "loss",
+        at_round=2,
+        rate=1.0,
+        links=[["shard2", "shard0"], ["shard2", "shard1"]],
+        one_way=True,
+    )
+    + fault("slow", at_round=1, peer="shard2", factor=20.0),
+)
 
 
 def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

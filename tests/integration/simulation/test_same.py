@@ -7,28 +7,22 @@ from pathlib import Path
 import pytest
 
 from peer.ledger import EVENTS, read_events
+from tests.experiments import small
 
 TIMEOUT_S = 140.0  # of one command, which takes ten seconds on a quiet machine
 
 pytestmark = pytest.mark.timeout(3 * TIMEOUT_S)
 
-EXPERIMENT = """
-[run]
-rounds = 3
-[method]
-name = "{method}"
-[model]
-name = "mlp"
-[pace]
-quorum = 1.0
-{more}
-[data]
-make = ["optdigits"]
-peers = 3
-partition = "dirichlet:0.5"
-samples_per_class = 4
-size = 8
-"""
+
+def experiment(method: str, *, peers: int = 3, more: str = "") -> str:
+    return small(
+        method,
+        rounds=3,
+        peers=peers,
+        partition="dirichlet:0.5",
+        pace="quorum = 1.0",
+        more=more,
+    )
 
 
 def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -51,7 +45,7 @@ data = "shard2"
 def play(folder: Path, method: str, more: str = "") -> None:
     """The same file, simulated and launched, into folders of these names."""
     file = folder / "tiny.toml"
-    file.write_text(EXPERIMENT.format(method=method, more=more))
+    file.write_text(experiment(method, more=more))
     for command, *options in (("simulate", "--workers", "2"), ("launch",)):
         done = peer(command, file, "--out", folder / command, *options)
         assert done.returncode == 0, done.stderr
@@ -131,7 +125,7 @@ def rounds(root: Path) -> dict[int, dict[str, tuple[object, object, object]]]:
 @pytest.mark.long
 def test_another_seed_is_another_run(tmp_path: Path) -> None:
     file = tmp_path / "tiny.toml"
-    file.write_text(EXPERIMENT.format(method="fedc2i", more=""))
+    file.write_text(experiment("fedc2i"))
     for seed in ("0", "1"):
         done = peer("simulate", file, "--seed", seed, "--out", tmp_path / seed)
         assert done.returncode == 0, done.stderr
@@ -144,7 +138,7 @@ def test_another_seed_is_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["fedc2i", "craft"])
 def test_the_number_of_workers_changes_nothing(tmp_path: Path, method: str) -> None:
     file = tmp_path / "tiny.toml"
-    file.write_text(EXPERIMENT.format(method=method, more="").replace("peers = 3", "peers = 5"))
+    file.write_text(experiment(method, peers=5))
     for workers in ("1", "2", "3"):
         done = peer("simulate", file, "--out", tmp_path / workers, "--workers", workers)
         assert done.returncode == 0, done.stderr

@@ -1,17 +1,13 @@
 """Results as steps, on virtual time: when one is enough, and with whatever else a run may have."""
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from peer.data.make import make_shards
-from peer.data.options import MakeOptions
-from peer.experiment import load_experiment
 from peer.ledger import EVENTS, Event, read_events
-from peer.simulation.run import Consoles, simulate
 from protocol.steps import STEPS
+from tests.experiments import fault
+from tests.integration.simulation.quiet import simulated
 
 EXPERIMENT = """
 [run]
@@ -30,27 +26,8 @@ quorum = 1.0
 shards = "{shards}"
 {more}
 """
-CUT = """
-[[fault]]
-kind = "partition"
-at_round = 4
-until_round = 5
-groups = [["shard0"], ["shard1", "shard2"]]
-"""
-LATE = """
-[[fault]]
-kind = "join"
-at_round = 4
-peer = "shard2"
-"""
-
-
-@pytest.fixture(scope="session")
-def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("steps") / "shards"
-    options = {"sources": "optdigits", "peers": 3, "samples_per_class": 2, "size": 12}
-    make_shards(MakeOptions.from_mapping(options, base=folder), folder, force=False)
-    return folder
+CUT = fault("partition", at_round=4, until_round=5, groups=[["shard0"], ["shard1", "shard2"]])
+LATE = fault("join", at_round=4, peer="shard2")
 
 
 def play(
@@ -66,16 +43,12 @@ def play(
     more: str = "",
 ) -> dict[str, list[Event]]:
     """The rounds of each peer."""
-    file = folder / "steps.toml"
     text = EXPERIMENT.format(
         codec=codec, shards=shards, method=method, model=model, rounds=rounds,
         participation=participation, pace=pace, more=more,
     )  # fmt: skip
-    file.write_text(text)
-    told = StringIO()
-    quiet = Consoles(Console(file=told), Console(file=told))
-    assert simulate(load_experiment(file), folder / "out", quiet, force=False) == 0, told.getvalue()
-    events = {path.parent.name: read_events(path) for path in folder.glob(f"out/*/{EVENTS}")}
+    out = simulated(folder, text)
+    events = {path.parent.name: read_events(path) for path in out.glob(f"*/{EVENTS}")}
     assert not [e for of_peer in events.values() for e in of_peer if e.name == "pull-failed"]
     return {name: [e for e in told if e.name == "round"] for name, told in events.items()}
 
