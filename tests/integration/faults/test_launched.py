@@ -3,33 +3,21 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from peer.ledger import EVENTS, read_events
+from tests.experiments import fault, small
 
 TIMEOUT_S = 280.0  # for what takes half a minute on a quiet machine
 
 pytestmark = pytest.mark.timeout(TIMEOUT_S + 20.0)
 
-EXPERIMENT = """
-[run]
-rounds = {rounds}
-[method]
-name = "kinfolk"
-[model]
-name = "mlp"
-[pace]
-silence_s = 4.0
-[data]
-make = ["optdigits"]
-peers = {peers}
-partition = "dirichlet:0.5"
-samples_per_class = 4
-size = 8
+PROCESSES = """
 [launch]
 gpu = "cpu"
 threads = 1
@@ -39,9 +27,17 @@ threads = 1
 class Launched:
     """An experiment that was launched with faults, and what its peers recorded."""
 
-    def __init__(self, folder: Path, faults: str, *, peers: int, rounds: int) -> None:
+    def __init__(self, folder: Path, *tables: str, peers: int, rounds: int) -> None:
         file = folder / "faults.toml"
-        file.write_text(EXPERIMENT.format(peers=peers, rounds=rounds) + faults)
+        text = small(
+            "kinfolk",
+            rounds=rounds,
+            peers=peers,
+            partition="dirichlet:0.5",
+            pace="silence_s = 4.0",
+            more="".join([PROCESSES, *tables]),
+        )
+        file.write_text(text)
         self.root = folder / "run"
         self.rounds = rounds
         self.names = [f"shard{number}" for number in range(peers)]
@@ -51,6 +47,7 @@ class Launched:
         )
         assert done.returncode == 0, done.stderr
         self.said = (self.root / "launch.log").read_text()
+        self.result = json.loads((self.root / "result.json").read_text())
 
     def records(self, name: str) -> dict[int, Mapping[str, Any]]:
         """By round."""
@@ -61,19 +58,28 @@ class Launched:
         return [e.fields for e in read_events(self.root / name / EVENTS) if e.name == kind]
 
     def all_finished(self) -> bool:
-        rows = json.loads((self.root / "result.json").read_text())["peers"]
+        ids = [row["id"] for row in self.result["peers"]]
         last = [max(self.records(name)) for name in self.names]
-        return [row["id"] for row in rows] == self.names and last == [self.rounds] * len(last)
+        return ids == self.names and last == [self.rounds] * len(last)
+
+
+def slow_shard0(factor: float) -> str:
+    """So that the run lasts until all has happened."""
+    return fault("slow", at_round=1, peer="shard0", factor=factor)
+
+
+Launch = Callable[..., Launched]
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    """Run with tables (faults, a relay), and so many `peers` and `rounds`, to its good end."""
+    return partial(Launched, tmp_path)
 
 
 @pytest.mark.long
-def test_a_peer_that_is_killed_comes_back_as_itself(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "restart"\nat_round = 2\npeer = "shard1"\n',
-        peers=2,
-        rounds=12,
-    )
+def test_a_peer_that_is_killed_comes_back_as_itself(launch: Launch) -> None:
+    run = launch(fault("restart", at_round=2, peer="shard1"), peers=2, rounds=12)
     assert "shard1 is killed" in run.said
     assert "shard1 is started" in run.said
     assert run.all_finished()
@@ -85,14 +91,9 @@ def test_a_peer_that_is_killed_comes_back_as_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_two_halves_go_on_alone_and_meet_again(tmp_path: Path) -> None:
+def test_two_halves_go_on_alone_and_meet_again(launch: Launch) -> None:
     halves = [["shard0", "shard1", "shard2"], ["shard3", "shard4", "shard5"]]
-    run = Launched(
-        tmp_path,
-        f'[[fault]]\nkind = "partition"\nat_s = 0\nuntil_s = 7\ngroups = {json.dumps(halves)}\n',
-        peers=6,
-        rounds=16,
-    )
+    run = launch(fault("partition", at_s=0, until_s=7, groups=halves), peers=6, rounds=16)
     assert run.all_finished()
     for half, other in (halves, halves[::-1]):
         for name in half:
@@ -103,13 +104,8 @@ def test_two_halves_go_on_alone_and_meet_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_who_is_frozen_is_given_up_and_comes_back(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "freeze"\nat_s = 0\nfor_s = 10\npeer = "shard2"\n',
-        peers=3,
-        rounds=20,
-    )
+def test_who_is_frozen_is_given_up_and_comes_back(launch: Launch) -> None:
+    run = launch(fault("freeze", at_s=0, for_s=10, peer="shard2"), peers=3, rounds=20)
     assert run.all_finished()
     for name in ("shard0", "shard1"):
         assert "shard2" in {lost["peer"] for lost in run.events(name, "lost")}
@@ -117,14 +113,9 @@ def test_who_is_frozen_is_given_up_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_coordinator_that_dies_costs_no_round(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "coordinator-down"\nat_round = 2\nuntil_round = 5\n'
-        '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "shard0"\nfactor = 30.0\n',
-        peers=3,
-        rounds=12,
-    )
+def test_a_coordinator_that_dies_costs_no_round(launch: Launch) -> None:
+    down = fault("coordinator-down", at_round=2, until_round=5)
+    run = launch(down, slow_shard0(30.0), peers=3, rounds=12)
     assert "coordinator is killed" in run.said
     assert "coordinator is started" in run.said
     assert run.all_finished()
@@ -135,18 +126,14 @@ def test_a_coordinator_that_dies_costs_no_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("when", ["at_round = 5", "at_s = 3"])
-def test_who_joins_later_is_everybodys_neighbour_from_then_on(tmp_path: Path, when: str) -> None:
-    run = Launched(
-        tmp_path,
-        f'[[fault]]\nkind = "join"\n{when}\npeer = "shard2"\n'
-        '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "shard0"\nfactor = 60.0\n',
-        peers=3,
-        rounds=20,
-    )
+@pytest.mark.parametrize("when", [{"at_round": 5}, {"at_s": 3}], ids=["in-a-round", "at-a-time"])
+def test_who_joins_later_is_everybodys_neighbour_from_then_on(
+    launch: Launch, when: Mapping[str, int]
+) -> None:
+    run = launch(fault("join", **when, peer="shard2"), slow_shard0(60.0), peers=3, rounds=20)
     assert run.all_finished()
     first = min(run.records("shard2"))
-    assert first == 5 if "round" in when else first > 1
+    assert first == 5 if "at_round" in when else first > 1
     for name in ("shard0", "shard1"):
         used = [number for number, of in run.records(name).items() if "shard2" in of["used"]]
         assert used
@@ -154,13 +141,8 @@ def test_who_joins_later_is_everybodys_neighbour_from_then_on(tmp_path: Path, wh
 
 
 @pytest.mark.long
-def test_changed_frames_are_found_out_and_end_nothing(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "corrupt"\nat_s = 0\nrate = 0.05\n',
-        peers=3,
-        rounds=20,
-    )
+def test_changed_frames_are_found_out_and_end_nothing(launch: Launch) -> None:
+    run = launch(fault("corrupt", at_s=0, rate=0.05), peers=3, rounds=20)
     assert run.all_finished()
     records = [record for name in run.names for record in run.records(name).values()]
     # A piece fails by its digest, a message by the codec or as nonsense: some of each is certain.
@@ -170,13 +152,9 @@ def test_changed_frames_are_found_out_and_end_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_full_disk_is_told_and_ends_nothing(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "disk-full"\nat_round = 2\nuntil_round = 5\npeer = "shard0"\n',
-        peers=2,
-        rounds=12,
-    )
+def test_a_full_disk_is_told_and_ends_nothing(launch: Launch) -> None:
+    full = fault("disk-full", at_round=2, until_round=5, peer="shard0")
+    run = launch(full, peers=2, rounds=12)
     assert "shard0 finds its disk full" in run.said
     assert run.events("shard0", "journal-behind")
     assert run.all_finished()
@@ -184,13 +162,9 @@ def test_a_full_disk_is_told_and_ends_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_relay_that_dies_is_done_without_until_it_is_back(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[relay]\nname = "hub"\n[[fault]]\nkind = "relay-down"\nat_round = 3\nuntil_round = 5\n',
-        peers=2,
-        rounds=12,
-    )
+def test_a_relay_that_dies_is_done_without_until_it_is_back(launch: Launch) -> None:
+    down = fault("relay-down", at_round=3, until_round=5)
+    run = launch('[relay]\nname = "hub"\n', down, peers=2, rounds=12)
     assert "hub is killed" in run.said
     assert "hub is started" in run.said
     assert run.all_finished()
@@ -198,30 +172,20 @@ def test_a_relay_that_dies_is_done_without_until_it_is_back(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_who_is_killed_for_good_is_missed_and_no_failure(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "kill"\nat_round = 2\npeer = "shard1"\n',
-        peers=2,
-        rounds=4,
-    )
-    result = json.loads((run.root / "result.json").read_text())
-    assert (result["gone"], result["failed"]) == (["shard1"], [])
+def test_who_is_killed_for_good_is_missed_and_no_failure(launch: Launch) -> None:
+    run = launch(fault("kill", at_round=2, peer="shard1"), peers=2, rounds=4)
+    assert (run.result["gone"], run.result["failed"]) == (["shard1"], [])
     assert max(run.records("shard0")) == 4
     assert {"shard1"} == {lost["peer"] for lost in run.events("shard0", "lost")}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("too", ["", '[[fault]]\nkind = "coordinator-down"\nat_s = 1\n'])
-def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(tmp_path: Path, too: str) -> None:
-    run = Launched(
-        tmp_path,
-        f"{too}"
-        '[[fault]]\nkind = "kill"\nat_s = 4\nfor_s = 2\npeers = ["shard0", "shard1", "shard2"]\n'
-        '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "shard0"\nfactor = 30.0\n',
-        peers=3,
-        rounds=16,
-    )
+@pytest.mark.parametrize("too", [(), (fault("coordinator-down", at_s=1),)], ids=["peers", "all"])
+def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(
+    launch: Launch, too: Sequence[str]
+) -> None:
+    killed = fault("kill", at_s=4, for_s=2, peers=["shard0", "shard1", "shard2"])
+    run = launch(*too, killed, slow_shard0(30.0), peers=3, rounds=16)
     assert run.all_finished()
     starts = [start for name in run.names for start in run.events(name, "started")]
     assert len(starts) == 6
@@ -233,13 +197,7 @@ def test_a_run_of_which_everybody_is_killed_goes_on_where_it_was(tmp_path: Path,
 
 
 @pytest.mark.long
-def test_who_is_frozen_for_good_is_missed_and_not_waited_for(tmp_path: Path) -> None:
-    run = Launched(
-        tmp_path,
-        '[[fault]]\nkind = "freeze"\nat_round = 2\nuntil_round = 9\npeer = "shard1"\n',
-        peers=2,
-        rounds=4,
-    )
-    result = json.loads((run.root / "result.json").read_text())
-    assert (result["gone"], result["failed"]) == (["shard1"], [])
+def test_who_is_frozen_for_good_is_missed_and_not_waited_for(launch: Launch) -> None:
+    run = launch(fault("freeze", at_round=2, until_round=9, peer="shard1"), peers=2, rounds=4)
+    assert (run.result["gone"], run.result["failed"]) == (["shard1"], [])
     assert max(run.records("shard0")) == 4
