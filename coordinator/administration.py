@@ -1,4 +1,4 @@
-"""What its operator may change in a run: who is out for good, and which tokens let nodes in.
+"""What its operator may change in a run: who is out, and which tokens let nodes in.
 
 Functions of the book, for a coordinator that runs and for one that does not. Each returns what it
 did in words, or raises what the operator is told.
@@ -11,12 +11,13 @@ from coordinator.book import Book
 from coordinator.tokens import Token, token_with
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
-from protocol.wire.messages import NewToken, Revoke, Withdraw
+from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
-__all__ = ["Order", "carry_out"]
+__all__ = ["Order", "carry_out", "told_key"]
 
-Order: TypeAlias = Revoke | NewToken | Withdraw
+Order: TypeAlias = Revoke | NewToken | Withdraw | Lift
 
+MIN_DIGITS = 8  # of a key in hex, to mean it
 MAX_TOKENS = 256  # of which at most this many let somebody in; those that do not are forgotten
 
 
@@ -33,6 +34,8 @@ def carry_out(book: Book, order: Order, since_1970_s: float) -> str:
             return _issue(book, order, since_1970_s)
         case Withdraw(name):
             return _withdraw(book, name)
+        case Lift(whose):
+            return _lift(book, whose)
         case _:
             assert_never(order)
 
@@ -88,3 +91,29 @@ def _withdraw(book: Book, name: str) -> str:
     came = [entry.name for entry in book.entries.values() if entry.token == name]
     who = f"; members that came in by it stay: {', '.join(sorted(came))}" if came else ""
     return f"token {name} is withdrawn{who}"
+
+
+def _lift(book: Book, whose: str) -> str:
+    entry = book.entries.get(PeerId(whose))
+    if entry is not None:
+        meant = [entry.curve_key] if entry.curve_key in book.refused else []
+    else:
+        digits = whose.lower() if len(whose) >= MIN_DIGITS else "-"
+        meant = [key for key in book.refused if key.hex().startswith(digits)]
+    if not meant:
+        raise ConfigError(
+            f"no key of {whose} is refused in the run {book.run_name}",
+            hint=f"a member's name or {MIN_DIGITS} digits of its key; coordinator refused lists "
+            "them",
+        )
+    if len(meant) > 1:
+        raise ConfigError(f"{len(meant)} keys begin with {whose}", hint="give more digits")
+    (key,) = meant
+    del book.refused[key]
+    return f"{told_key(book, key)} is heard again"
+
+
+def told_key(book: Book, key: bytes) -> str:
+    """For a person: whose key it is, and its first digits."""
+    name = book.name_of(key)
+    return f"{name or 'a stranger'} (key {key.hex()[:16]})"

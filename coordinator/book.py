@@ -6,6 +6,7 @@ Values only: the directory changes them, the journal writes them down.
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from coordinator.refusals import Refusal
 from coordinator.tokens import Token
 from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
@@ -84,10 +85,15 @@ class Book:
     known: Epoch = NEVER  # newest of an earlier start whose members are all in here
     lost: bool = False  # the journal is gone: wait for a member that shows its view
     tokens: list[Token] = field(default_factory=list)  # oldest first; `token` is among them
+    refused: dict[bytes, Refusal] = field(default_factory=dict)  # by key, oldest first
 
     def __post_init__(self) -> None:
         if not self.tokens:
             self.tokens.append(Token(secret=self.token))
+
+    def name_of(self, key: bytes) -> PeerId | None:
+        """The member whose key this is."""
+        return next((e.name for e in self.entries.values() if e.curve_key == key), None)
 
     def view(self, counter: int) -> View:
         return View(

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from signal import SIGINT, SIGTERM, signal
 
@@ -26,7 +26,7 @@ from protocol.ids import peer_id
 from protocol.transport.base import Wake
 from protocol.transport.keys import load_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
-from protocol.wire.messages import NewToken, Revoke, Withdraw
+from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
 __all__ = ["main"]
 
@@ -98,7 +98,7 @@ def start(
     with opened(home, config, now_s=wall_s()) as run:
         public, secret = run.identity.curve_public, run.identity.curve_secret
         with closing(ZeroMq(public_key=public, secret_key=secret)) as transport:
-            listener = listen(transport, run.book, config)
+            door = listen(transport, run.book, config)
             directory = Directory(
                 run.book,
                 sign_secret=run.identity.sign_secret,
@@ -119,7 +119,7 @@ def start(
                         directory=directory,
                         book=run.book,
                         journal=run.journal,
-                        listener=listener,
+                        door=door,
                         poller=transport.poller(),
                         stop=stop,
                         clock=clock,
@@ -155,6 +155,8 @@ def show(run_name: str | None, as_json: bool) -> None:
     for member in book.view(0).members:
         line = f"  {member.name:<24} {member.role:<6} {member.state:<8} round {member.round_no:<6}"
         click.echo(f"{line} {member.address}")
+    if book.refused:
+        click.echo(f"refused for what they sent: {len(book.refused)}; see coordinator refused")
 
 
 @main.command()
@@ -236,6 +238,46 @@ def withdraw(token: str, run_name: str | None) -> None:
     click.echo(give(find_home(os.environ), run_name, Withdraw(token)))
 
 
+@main.group(cls=Commands, invoke_without_command=True)
+@click.pass_context
+def refused(context: click.Context) -> None:
+    """List the keys that are refused for what they sent, and hear one again.
+
+    Without a command: list. Such a key has filled the coordinator's memory; it is refused over
+    restarts, until it is lifted.
+    """
+    if context.invoked_subcommand is None:
+        _list_refused(None)
+
+
+@refused.command(name="list")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def list_refused(run_name: str | None) -> None:
+    """Show each key by its first digits: whose it is, since when, and why."""
+    _list_refused(run_name)
+
+
+def _list_refused(run_name: str | None) -> None:
+    book = stored_run(find_home(os.environ), run_name).book
+    for it in book.refused.values():
+        since = datetime.fromtimestamp(it.at_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        whose = book.name_of(it.key) or "a stranger"
+        click.echo(f"{it.key.hex()[:16]}  {whose:<24} since {since}  {it.reason}")
+
+
+@refused.command()
+@click.argument("whose", metavar="KEY")
+@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+def lift(whose: str, run_name: str | None) -> None:
+    """Hear KEY again: a member's name, or the first digits of a key as `refused list` shows it.
+
+    To be said on the coordinator's host, whether it runs or not.
+    """
+    if not 1 <= len(whose) <= 64:
+        raise ConfigError(f"{whose[:20]!r} is no name and no key", hint="see: refused list")
+    click.echo(give(find_home(os.environ), run_name, Lift(whose)))
+
+
 def _as_json(stored: Stored) -> Mapping[str, object]:
     book = stored.book
     return {
@@ -255,5 +297,14 @@ def _as_json(stored: Stored) -> Mapping[str, object]:
                 "address": member.address,
             }
             for member in book.view(0).members
+        ],
+        "refused": [
+            {
+                "key": it.key.hex(),
+                "name": book.name_of(it.key),
+                "reason": it.reason,
+                "at_s": it.at_s,
+            }
+            for it in book.refused.values()
         ],
     }

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from coordinator.administration import Order, carry_out
+from coordinator.administration import Order, carry_out, told_key
 from coordinator.admission import REVOKED, reason_against, taken_over
 from coordinator.book import UNKNOWN_INSTANCE, Book, Entry
 from coordinator.bulletin import Bulletin
 from coordinator.gate import Gate
 from coordinator.limits import Bounded
 from coordinator.rebuilding import Showing, knows, merge
+from coordinator.refusals import Offence, Refusal, remember
 from coordinator.sessions import Session, Sessions
 from coordinator.tokens import token_with
 from protocol.errors import ConfigError, RemoteProtocolError
@@ -31,6 +32,7 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    Lift,
     NewToken,
     Ready,
     Refuse,
@@ -158,6 +160,16 @@ class Directory:
         """Forget a connection that the transport could not send on any more."""
         self._sessions.close(route)
 
+    def offended(self, offence: Offence, now_s: float) -> tuple[Effect, ...]:
+        """Remember a key that the transport has shut out, so that the next start refuses it too."""
+        at_s = self._since_1970_s()
+        members = {entry.curve_key for entry in self._book.entries.values()}
+        refusal = Refusal(offence.key, offence.reason, at_s if math.isfinite(at_s) else 0.0)
+        remember(self._book.refused, refusal, members)
+        whose = told_key(self._book, offence.key)
+        _log.warning("%s is refused from now on: %s", whose, offence.reason)
+        return (self._save(now_s),)
+
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         """Let leases run out and send the view where it is due."""
         if self._rebuilt_at_s is not None and now_s >= self._rebuilt_at_s:
@@ -202,7 +214,7 @@ class Directory:
             return
         self._showings.discard(route)
         session, displaced = self._sessions.at(route), self._sessions.displaced_at(route)
-        if key == self._operator and isinstance(message, Revoke | NewToken | Withdraw):
+        if key == self._operator and isinstance(message, Revoke | NewToken | Withdraw | Lift):
             yield from self._obey(route, message, now_s)
         elif isinstance(message, Join):
             yield from self._join(route, key, message, now_s)
@@ -229,7 +241,7 @@ class Directory:
                 yield self._part(session, message.reason, now_s)
             case (
                 Join() | Admitted() | Lease() | SignedView() | Refuse()
-                | Revoke() | NewToken() | Withdraw() | Told() | ShowView() | ViewPart()
+                | Revoke() | NewToken() | Withdraw() | Lift() | Told() | ShowView() | ViewPart()
             ):  # fmt: skip
                 self._gate.drop("out of place", session.entry.curve_key, type(message).__name__)
             case _:

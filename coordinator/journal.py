@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.book import Book, Entry
+from coordinator.refusals import Refusal
 from coordinator.tokens import Token
 from protocol.errors import KeyFileError, OperatorError
 from protocol.home import sync_folder, write_atomically
@@ -94,6 +95,7 @@ def _encoded(book: Book) -> bytes:
         "known": [book.known.incarnation, book.known.counter],
         "entries": [_entry_fields(entry) for entry in book.entries.values()],
         "tokens": [_token_fields(token) for token in book.tokens],
+        "refused": [_refusal_fields(refusal) for refusal in book.refused.values()],
     }
     text = {"format": _FORMAT, "checksum": _checksum(body), "book": body}
     return json.dumps(text, indent=1).encode() + b"\n"
@@ -128,6 +130,10 @@ def _token_fields(token: Token) -> Mapping[str, object]:
     }
 
 
+def _refusal_fields(refusal: Refusal) -> Mapping[str, object]:
+    return {"key": refusal.key.hex(), "reason": refusal.reason, "at_s": refusal.at_s}
+
+
 def _decoded(content: bytes) -> Book:
     text: Any = parse_json(content)
     if text["format"] != _FORMAT:
@@ -136,6 +142,7 @@ def _decoded(content: bytes) -> Book:
     if _checksum(body) != text["checksum"]:
         raise ValueError("its checksum does not fit")
     entries = [_entry(fields) for fields in body["entries"]]
+    refused = [_refusal(fields) for fields in body.get("refused", [])]
     return Book(
         run=RunId(bytes.fromhex(body["run"])),
         run_name=body["run_name"],
@@ -154,6 +161,7 @@ def _decoded(content: bytes) -> Book:
         known=Epoch(*body["known"]),
         entries={entry.name: entry for entry in entries},
         tokens=[_token(fields) for fields in body["tokens"]],
+        refused={refusal.key: refusal for refusal in refused},
     )
 
 
@@ -184,6 +192,10 @@ def _token(fields: Mapping[str, Any]) -> Token:
         used=fields["used"],
         withdrawn=fields["withdrawn"],
     )
+
+
+def _refusal(fields: Mapping[str, Any]) -> Refusal:
+    return Refusal(bytes.fromhex(fields["key"]), str(fields["reason"]), float(fields["at_s"]))
 
 
 def _checksum(body: object) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coordinator.book import Book
 from coordinator.config import DEFAULT_BIND, Config, default_run_name, new_book, resume
+from coordinator.door import Door, Inbox
 from coordinator.journal import Journal
 from coordinator.tokens import Token
 from protocol.errors import AddressError, ConfigError, KeyFileError
@@ -15,7 +16,7 @@ from protocol.home import Home, holder_of, locked, private_folder, read_join, wr
 from protocol.ids import peer_id
 from protocol.joinstring import JoinString
 from protocol.transport.addresses import HostPort, default_host, parse_host_port
-from protocol.transport.base import Listener, Transport
+from protocol.transport.base import Transport
 from protocol.transport.keys import Identity, load_identity
 
 __all__ = ["Run", "Stored", "announced", "join_string", "listen", "opened", "stored_run"]
@@ -94,6 +95,9 @@ def _open(folder: Path, name: str, config: Config) -> Run:
         note = f"resumed with {len(book.entries)} members"
         if loaded.torn:
             note = f"{loaded.torn}: resumed from the one before it, {len(book.entries)} members"
+    if book.refused:
+        keys = f"{len(book.refused)} key{'s' * (len(book.refused) != 1)}"
+        note += f"; {keys} refused for what they sent: coordinator refused lists them"
     book.incarnation += 1
     return Run(folder, book, load_identity(folder / "identity.key"), journal, note)
 
@@ -118,16 +122,25 @@ def _lost_book(folder: Path, name: str, config: Config) -> Book:
     return book
 
 
-def listen(transport: Transport, book: Book, config: Config) -> Listener:
+def listen(transport: Transport, book: Book, config: Config) -> Door:
     """Bind where it was asked, else where the run was before, else on the default port.
+
+    Args:
+        transport: makes the listener.
+        book: of the run; whom it refuses is not let in, now and whenever that changes.
+        config: what was typed.
 
     Raises:
         AddressError: the port is in use, or the address not of this machine.
     """
     bind = config.bind or _before(book) or DEFAULT_BIND
+    offences = Inbox(transport.wake())
     try:
-        # Any key may say a small Join; what it may say is the directory's business.
-        listener = transport.listen(bind.endpoint, admits=lambda _key: True)
+        # Any other key may say a small Join; what it may say is the directory's business. Asked in
+        # the transport's thread: one look into a dict, which is never half changed.
+        listener = transport.listen(
+            bind.endpoint, admits=lambda key: key not in book.refused, offended=offences.tell
+        )
     except AddressError as error:
         raise AddressError(
             str(error.args[0]),
@@ -139,7 +152,7 @@ def listen(transport: Transport, book: Book, config: Config) -> Listener:
         host = config.advertise or (default_host() if bound.is_wildcard else bound.host)
         book.advertise = host
     book.bind = str(bound)
-    return listener
+    return Door(listener, offences)
 
 
 def _before(book: Book) -> HostPort | None:

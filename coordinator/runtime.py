@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from coordinator.book import Book
 from coordinator.directory import Directory, Effect, Reply, Save, WakeAt
+from coordinator.door import Door
 from coordinator.journal import Journal
 from protocol.clock import Clock
-from protocol.transport.base import Listener, Poller, Sent, Wake
+from protocol.transport.base import Poller, Sent, Wake
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.messages import CoordinatorMessage, View
 
@@ -33,7 +34,7 @@ class Runtime:
         directory: Directory,
         book: Book,
         journal: Journal,
-        listener: Listener,
+        door: Door,
         poller: Poller,
         stop: Wake,
         clock: Clock,
@@ -45,7 +46,7 @@ class Runtime:
             directory: over `book`.
             book: what `journal` writes.
             journal: where.
-            listener: bound.
+            door: bound; its wake is polled here too.
             poller: used by this shell alone.
             stop: ends `run` when set, from a signal handler too.
             clock: of the machine.
@@ -54,9 +55,11 @@ class Runtime:
         self._directory = directory
         self._book = book
         self._journal = journal
-        self._listener = listener
+        self._listener = door.listener
+        self._offences = door.offences
         self._poller = poller
         self._stop = stop
+        self._shut_out: set[bytes] = set()  # by the transport, in this process
         self._clock = clock
         self._show = show
         self._wake_at_s: float | None = clock.now_s()
@@ -64,8 +67,9 @@ class Runtime:
         self._shown_epoch = directory.epoch
         self._shown_at_s = float("-inf")
         self._encoded: tuple[CoordinatorMessage | None, bytes] = (None, b"")
-        poller.add(listener)
+        poller.add(door.listener)
         poller.add(stop)
+        poller.add(door.offences.wake)
 
     def run(self) -> None:
         """Serve until `stop` is set."""
@@ -98,6 +102,9 @@ class Runtime:
                 has_payload=arrival.payload is not None,
             )
         now_s = self._clock.now_s()
+        for offence in self._offences.take():
+            self._shut_out.add(offence.key)
+            effects += self._directory.offended(offence, now_s)
         if self._wake_at_s is not None and now_s >= self._wake_at_s:
             self._wake_at_s = None
             effects += self._directory.wake(now_s)
@@ -114,9 +121,16 @@ class Runtime:
                     pass
         if self._is_unsaved and not self._save():
             return
+        self._pardon()
         for effect in effects:
             if isinstance(effect, Reply):
                 self._send(effect)
+
+    def _pardon(self) -> None:
+        """Hear again whom the book refuses no more: its operator has lifted that, or it is full."""
+        for key in self._shut_out - self._book.refused.keys():
+            self._shut_out.discard(key)
+            self._listener.pardon(key)
 
     def _save(self) -> bool:
         try:

@@ -72,6 +72,9 @@ class Listener(Protocol):
     def hang_up(self, key: bytes) -> None:
         """Cut the connections of a key that is not to be heard any more."""
 
+    def pardon(self, key: bytes) -> None:
+        """Hear a key again that was shut out for what it sent."""
+
     def close(self) -> None: ...
 
 

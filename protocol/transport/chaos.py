@@ -275,6 +275,9 @@ class _ChaosListener:
             self._forget(route)
         self.inner.hang_up(key)
 
+    def pardon(self, key: bytes) -> None:
+        self.inner.pardon(key)
+
     def close(self) -> None:
         self._held.clear()
         self.inner.close()

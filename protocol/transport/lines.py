@@ -56,7 +56,7 @@ class _Line:
 
 
 class Lines:
-    """Belongs to the thread that answers ZAP, but for `heard` and `hang_up`."""
+    """Belongs to the thread that answers ZAP, but for `heard`, `hang_up` and `pardon`."""
 
     def __init__(self, listener: _Socket, offended: Offended) -> None:
         """Watch a listener that is not bound yet."""
@@ -94,6 +94,10 @@ class Lines:
         for line in tuple(self._lines.values()):
             if line.key == key:
                 _cut(line)
+
+    def pardon(self, key: bytes) -> None:
+        """Ban it no more."""
+        self._banned.discard(key)
 
     # -- in the thread that answers ZAP ---------------------------------------------------------
 

@@ -60,7 +60,9 @@ class MemoryTransport:
                 raise AddressError(f"cannot bind {bind}", hint="use tcp://HOST:PORT")
             if address in self._network.listeners:
                 raise AddressError(f"{address} is in use", hint="choose another port, or port 0")
-            listener = _Listener(self._network, address, key=self._key, admits=admits)
+            listener = _Listener(
+                self._network, address, key=self._key, admits=admits, offended=offended
+            )
             self._network.listeners[address] = listener
         self._made.append(listener)
         return listener
@@ -85,12 +87,22 @@ class MemoryTransport:
 
 
 class _Listener:
-    def __init__(self, network: MemoryNetwork, address: str, *, key: bytes, admits: Admits) -> None:
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        address: str,
+        *,
+        key: bytes,
+        admits: Admits,
+        offended: Offended,
+    ) -> None:
         self.address = address
         self.key = key
         self.signal = SocketWake()
         self._network = network
         self._admits = admits
+        self._offended = offended
+        self._banned: set[bytes] = set()
         self._inbox: deque[Arrival] = deque()
         self._callers: dict[bytes, _Caller] = {}
 
@@ -113,6 +125,17 @@ class _Listener:
             for route in [r for r, caller in self._callers.items() if caller.key == key]:
                 self.cut(route)
 
+    def ban(self, key: bytes, reason: str) -> None:
+        """Shut a key out, as the real one does to who fills its memory."""
+        with self._network.lock:
+            self._banned.add(key)
+            self.hang_up(key)
+        self._offended(key, reason)
+
+    def pardon(self, key: bytes) -> None:
+        with self._network.lock:
+            self._banned.discard(key)
+
     def close(self) -> None:
         with self._network.lock:
             if self._network.listeners.get(self.address) is self:
@@ -124,7 +147,7 @@ class _Listener:
     def admit(self, caller: "_Caller", key: bytes) -> bytes | None:
         """The new route of a caller, or None if its key may not connect."""
         try:
-            if not self._admits(key):
+            if key in self._banned or not self._admits(key):
                 return None
         except Exception:  # noqa: BLE001 - the contract: an exception counts as no
             return None

@@ -189,6 +189,9 @@ class _Listener:
     def hang_up(self, key: bytes) -> None:
         self._lines.hang_up(key)
 
+    def pardon(self, key: bytes) -> None:
+        self._lines.pardon(key)
+
     def close(self) -> None:
         self.socket.close()
         self._closed(self)

@@ -28,6 +28,7 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    Lift,
     NewToken,
     NotYet,
     Offer,
@@ -175,11 +176,13 @@ COORDINATOR: Final[Codec[CoordinatorMessage]] = Codec(
         43: Told,
         44: ShowView,
         45: ViewPart,
+        46: Lift,
         3: Refuse,
     },
     max_bytes=MAX_MANIFEST_BYTES + 65536,  # an Admitted with the largest view and all options
     tighter=dict.fromkeys(
-        (Join, Settle, Ready, Renew, Leave, Revoke, NewToken, Withdraw, ViewPart), MAX_REQUEST_BYTES
+        (Join, Settle, Ready, Renew, Leave, Revoke, NewToken, Withdraw, Lift, ViewPart),
+        MAX_REQUEST_BYTES,
     ),
 )
 

@@ -37,6 +37,7 @@ from protocol.wire.messages import (
     Join,
     Lease,
     Leave,
+    Lift,
     NewToken,
     Ready,
     Refuse,
@@ -368,7 +369,7 @@ class Membership:
                 return (Refused(message.reason),)
             case (
                 Join() | Settle() | Ready() | Renew() | Leave()
-                | Revoke() | NewToken() | Withdraw() | Told() | ViewPart()
+                | Revoke() | NewToken() | Withdraw() | Lift() | Told() | ViewPart()
             ):  # fmt: skip
                 raise RemoteProtocolError(f"a coordinator says no {type(message).__name__}")
             case _:

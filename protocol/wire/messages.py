@@ -54,6 +54,7 @@ __all__ = [
     "Join",
     "Lease",
     "Leave",
+    "Lift",
     "Member",
     "NewToken",
     "NotYet",
@@ -417,6 +418,13 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
+class Lift:
+    """Hear this key again, which was refused for what it sent."""
+
+    whose: Annotated[str, Size(1, 64)]  # a member's name, or the first digits of the key in hex
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """The order was carried out and written down."""
 
@@ -454,6 +462,7 @@ CoordinatorMessage: TypeAlias = (
     | Revoke
     | NewToken
     | Withdraw
+    | Lift
     | Told
     | ShowView
     | ViewPart

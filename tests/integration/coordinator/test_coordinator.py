@@ -35,6 +35,7 @@ from tests.integration.coordinator.station import (
     started,
 )
 from tests.integration.dataplane.shop import GREETING, connections, is_cut, pour, until
+from tests.integration.transport.flood import flooding
 
 LOCAL = ("--bind", "127.0.0.1:0")
 
@@ -273,6 +274,36 @@ def test_a_member_is_revoked_while_the_coordinator_is_down(
     with started(tmp_path, "--run", "demo") as (_, join):
         told = hosts[0].visit(join, "a").until_told(Refused)
         assert "this key was revoked" in told.reason
+
+
+def test_who_fills_a_coordinators_memory_is_refused_over_its_restarts_until_it_is_lifted(
+    tmp_path: Path, hosts: list[Host]
+) -> None:
+    keys = hosts[0].identity
+    with started(tmp_path, *LOCAL, "--run", "demo") as (coordinator, join):
+        hosts[0].visit(join, "a").get_ready()
+        assert command(tmp_path, "refused").stdout == ""
+        with flooding(join.port, server_key=join.curve_key, keys=keys):
+            told = coordinator.line_with("is refused from now on")
+        assert f"a (key {keys.curve_public.hex()[:16]}) is refused from now on: " in told
+        until(lambda: "MiB of a message without an end" in command(tmp_path, "refused").stdout)
+        coordinator.stop(SIGKILL)
+    listed = command(tmp_path, "refused", "list", "--run", "demo").stdout
+    since = r"since \d{4}-\d\d-\d\d \d\d:\d\d"
+    digits = keys.curve_public.hex()[:16]
+    assert re.fullmatch(rf"{digits}  a +{since}  \d+ MiB of a message .*\n", listed), listed
+    assert json.loads(command(tmp_path, "show", "--json").stdout)["refused"][0]["name"] == "a"
+    with started(tmp_path, "--run", "demo") as (coordinator, join):
+        assert "; 1 key refused for what they sent" in coordinator.line_with("resumed with")
+        patience = Patience(give_up_s=1.0)
+        hosts[0].visit(join, "a", patience=patience).until_told(GaveUp)
+        hosts[1].visit(join, "b").get_ready()  # others are let in
+        assert "a (key " in (done := command(tmp_path, "refused", "lift", "a")).stdout
+        assert (done.returncode, done.stderr) == (0, "")
+        hosts[0].visit(join, "a").get_ready()
+    again = command(tmp_path, "refused", "lift", "a")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "Error: no key of a is refused in the run demo" in again.stderr
 
 
 def test_a_single_use_token_lets_one_in(tmp_path: Path, hosts: list[Host]) -> None:

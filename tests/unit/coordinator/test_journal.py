@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from coordinator import journal as journal_module
 from coordinator.book import Book
 from coordinator.journal import Journal
+from coordinator.refusals import Offence
 from protocol.errors import KeyFileError
 from tests.unit.coordinator.town import A, B, Town
 
@@ -17,6 +19,7 @@ def full_book() -> Book:
     town.join(A.but(instance=b"process2"))
     town.book.bind, town.book.advertise = "0.0.0.0:7733", "10.0.0.5"
     town.book.relays = 1
+    town.directory.offended(Offence(B.key, "16 MiB of a message without an end"), 1.0)
     return town.book
 
 
@@ -75,6 +78,29 @@ def test_a_torn_journal_is_told_and_the_one_before_it_is_used(
     # The torn one may have been of the next start, so its incarnation is skipped.
     assert loaded.book.incarnation == book.incarnation + 1
     assert loaded.book.entries == book.entries
+    assert loaded.book.refused == {B.key: book.refused[B.key]}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"key": "00"}, "a refused key of 1 bytes, must be of 32"),
+        ({"key": "zz" * 32}, "non-hexadecimal"),
+        ({"at_s": 1e300}, "at_s is 1e\\+300, must be in"),
+        ({"at_s": "soon"}, "could not convert"),
+    ],
+)
+def test_a_journal_with_a_refusal_that_cannot_be_is_torn(
+    tmp_path: Path, change: dict[str, object], why: str
+) -> None:
+    Journal(tmp_path).save(full_book())
+    path = tmp_path / "journal.json"
+    text = json.loads(path.read_text())
+    text["book"]["refused"][0] |= change
+    text["checksum"] = journal_module._checksum(text["book"])
+    path.write_text(json.dumps(text))
+    with pytest.raises(KeyFileError, match=rf"journal\.json is torn \(.*{why}"):
+        Journal(tmp_path).load()
 
 
 def test_a_crash_between_the_two_renames_loses_only_what_was_not_promised(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from coordinator.administration import MAX_TOKENS, carry_out
 from coordinator.admission import REVOKED
 from coordinator.directory import Save
 from coordinator.journal import Journal
+from coordinator.refusals import Offence, Refusal
 from coordinator.tokens import Token
 from protocol.errors import ConfigError
-from protocol.wire.messages import Leave, NewToken, Renew, Revoke, Settle, Withdraw
+from protocol.wire.messages import Leave, Lift, NewToken, Renew, Revoke, Settle, Withdraw
 from tests.unit.coordinator.town import (
     TOKEN,
     WHOLE,
@@ -110,7 +111,7 @@ def test_a_member_gives_no_orders() -> None:
 def test_a_stranger_gives_no_orders() -> None:
     town = Town()
     town.ready(A)
-    for order in (Revoke("a"), NewToken(OTHER, 0.0, 0), Withdraw(FIRST)):
+    for order in (Revoke("a"), NewToken(OTHER, 0.0, 0), Withdraw(FIRST), Lift("a")):
         assert answers(town.hear(C, order), C) == []
     assert town.states() == {"a": "ready"}
     assert [token.secret for token in town.book.tokens] == [TOKEN]
@@ -233,3 +234,41 @@ def test_a_member_that_left_can_be_revoked_and_one_that_settled_is_out_too() -> 
     town.hear(A, Leave("done"))
     town.order(Revoke("a"))
     assert refusal(town.hear(A, A.join()), A) == REVOKED
+
+
+# -- hearing again whom the coordinator refuses for what it sent ---------------------------------
+
+
+def test_lifting_says_whom_it_meant_and_what_it_does_not_know() -> None:
+    town = Town()
+    town.join(A, B)
+    near = C.key[:8] + bytes(24)  # the first 16 digits of c's
+    for key in (A.key, C.key, near):
+        town.directory.offended(Offence(key, "too much"), town.now_s)
+    for whose, why in (
+        (
+            "b",
+            "no: no key of b is refused in the run town - a member's name or 8 digits of its k",
+        ),
+        ("nobody", "no: no key of nobody is refused in the run town"),
+        (C.key.hex()[:7], f"no: no key of {C.key.hex()[:7]} is refused"),
+        (C.key.hex()[:16], f"no: 2 keys begin with {C.key.hex()[:16]} - give more digits"),
+    ):
+        text, effects = town.order(Lift(whose))
+        assert text.startswith(why)
+        assert Save() not in effects
+    assert list(town.book.refused) == [A.key, C.key, near]
+    text, effects = town.order(Lift("a"))
+    assert text == f"a (key {A.key.hex()[:16]}) is heard again"
+    assert Save() in effects
+    text, _ = town.order(Lift(C.key.hex().upper()))
+    assert text == f"a stranger (key {C.key.hex()[:16]}) is heard again"
+    assert list(town.book.refused) == [near]
+
+
+def test_a_key_that_offends_twice_is_refused_since_the_first_time() -> None:
+    town = Town()
+    for _ in range(2):
+        assert Save() in town.directory.offended(Offence(C.key, "too much"), town.now_s)
+        town.since_1970_s += 60.0
+    assert town.book.refused == {C.key: Refusal(C.key, "too much", 1.8e9)}

@@ -8,13 +8,15 @@ import pytest
 
 from coordinator.book import Book
 from coordinator.directory import Directory
+from coordinator.door import Door, Inbox
 from coordinator.journal import Journal
+from coordinator.refusals import MAX_STRANGERS, Refusal
 from coordinator.runtime import RETRY_SAVE_S, SIGNALS_S, Runtime
 from protocol.transport.base import Caller, CallerEvent, Pollable, Poller
 from protocol.transport.memory import MemoryNetwork, MemoryTransport
 from protocol.wire.codec import COORDINATOR
-from protocol.wire.messages import Admitted, CoordinatorMessage, Lease, Renew, View
-from tests.unit.coordinator.town import LEASE_S, RUN, SIGN_SECRET, TOKEN, A, B, Node
+from protocol.wire.messages import Admitted, CoordinatorMessage, Lease, Lift, Renew, Told, View
+from tests.unit.coordinator.town import LEASE_S, OPERATOR, RUN, SIGN_SECRET, TOKEN, A, B, C, Node
 
 SERVER_KEY = b"k" * 32
 
@@ -63,25 +65,36 @@ class WatchedPoller:
 class Hall:
     """A runtime over the memory transport, driven turn by turn."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, book: Book | None = None) -> None:
         self.network = MemoryNetwork()
         self.clock = HandClock()
+        self.folder = folder
         self.journal = ScarceJournal(folder)
         self.shown: list[View] = []
         self.lines: list[Line] = []
-        self.book = Book(run=RUN, run_name="hall", token=TOKEN, founders=2, incarnation=1)
+        self.book = book or Book(run=RUN, run_name="hall", token=TOKEN, founders=2, incarnation=1)
         self.transport = MemoryTransport(self.network, key=SERVER_KEY)
-        self.listener = self.transport.listen("tcp://host:7733", admits=lambda _key: True)
+        inbox = Inbox(self.transport.wake())
+        self.listener = self.transport.listen(
+            "tcp://host:7733",
+            admits=lambda key: key not in self.book.refused,
+            offended=inbox.tell,
+        )
         self.stop = self.transport.wake()
         self.poller = WatchedPoller(self.transport.poller())
         self.directory = Directory(
-            self.book, sign_secret=SIGN_SECRET, lease_s=LEASE_S, now_s=self.clock.now_s()
+            self.book,
+            sign_secret=SIGN_SECRET,
+            lease_s=LEASE_S,
+            now_s=self.clock.now_s(),
+            operator=OPERATOR.key,
+            since_1970_s=lambda: 1.8e9,
         )
         self.runtime = Runtime(
             directory=self.directory,
             book=self.book,
             journal=self.journal,
-            listener=self.listener,
+            door=Door(self.listener, inbox),
             poller=self.poller,
             stop=self.stop,
             clock=self.clock,
@@ -98,6 +111,12 @@ class Hall:
             line.transport.close()
         self.transport.close()
 
+    def restarted(self) -> "Hall":
+        """Another process over what the journal has."""
+        loaded = self.journal.load()
+        assert loaded is not None
+        return Hall(self.folder, loaded.book)
+
     def saved_names(self) -> list[str]:
         loaded = self.journal.load()
         return list(loaded.book.entries) if loaded else []
@@ -112,7 +131,7 @@ class Line:
         self.poller: Poller = self.transport.poller()
         self.poller.add(self.caller)
         self.poller.poll(0.0)
-        assert self.caller.receive() is CallerEvent.CONNECTED
+        self.first = self.caller.receive()
 
     def say(self, message: CoordinatorMessage) -> None:
         assert self.caller.send(COORDINATOR.encode(message))
@@ -120,6 +139,8 @@ class Line:
     def heard(self) -> list[type]:
         kinds = []
         while (got := self.caller.receive()) is not None:
+            if got is CallerEvent.DISCONNECTED:
+                continue
             assert isinstance(got, bytes)
             kinds.append(type(COORDINATOR.decode(got)))
         return kinds
@@ -212,6 +233,82 @@ def test_a_run_without_leases_still_looks_for_signals_now_and_then(hall: Hall) -
     hall.stop.set()
     hall.runtime.run()
     assert hall.poller.waits == [0.0, 0.0, SIGNALS_S]
+
+
+def test_who_is_shut_out_for_what_it_sent_is_refused_by_the_next_process_too(
+    hall: Hall, caplog: pytest.LogCaptureFixture
+) -> None:
+    line, other = hall.line(A), hall.line(B)
+    line.say(A.join())
+    hall.runtime.turn()
+    hall.listener.ban(A.key, "16 MiB of a message without an end")
+    hall.listener.ban(C.key, "likewise")  # a stranger's
+    hall.runtime.turn()
+    assert f"a (key {A.key.hex()[:16]}) is refused from now on: 16 MiB of a message" in caplog.text
+    assert f"a stranger (key {C.key.hex()[:16]}) is refused from now on: likewise" in caplog.text
+    again = hall.restarted()
+    assert list(again.book.refused.values()) == [
+        Refusal(A.key, "16 MiB of a message without an end", 1.8e9),
+        Refusal(C.key, "likewise", 1.8e9),
+    ]
+    assert [again.line(node).first for node in (A, B, C)] == [
+        CallerEvent.REFUSED,
+        CallerEvent.CONNECTED,
+        CallerEvent.REFUSED,
+    ]
+    again.close()
+    other.say(B.join())
+    hall.runtime.turn()
+    assert other.heard() == [Admitted]
+
+
+def test_a_refusal_is_lifted_at_once_by_name_and_by_key(hall: Hall) -> None:
+    hall.line(A).say(A.join())
+    hall.runtime.turn()
+    operator = hall.line(OPERATOR)
+    for key in (A.key, C.key):
+        hall.listener.ban(key, "too much")
+    hall.runtime.turn()
+    for whose, node in (("a", A), (C.key.hex()[:12], C)):
+        assert hall.line(node).first is CallerEvent.REFUSED
+        operator.say(Lift(whose))
+        hall.runtime.turn()
+        assert operator.heard() == [Told]
+        assert hall.line(node).first is CallerEvent.CONNECTED
+    again = hall.restarted()
+    assert again.book.refused == {}
+    again.close()
+
+
+def test_on_a_full_disk_a_refusal_holds_and_is_written_once_there_is_room(hall: Hall) -> None:
+    hall.line(A).say(A.join())
+    hall.runtime.turn()
+    hall.journal.is_full = True
+    hall.listener.ban(A.key, "too much")
+    hall.runtime.turn()
+    assert hall.line(A).first is CallerEvent.REFUSED
+    loaded = hall.journal.load()
+    assert loaded is not None
+    assert loaded.book.refused == {}
+    hall.journal.is_full = False
+    hall.clock.at_s = RETRY_SAVE_S
+    hall.runtime.turn()
+    again = hall.restarted()
+    assert list(again.book.refused) == [A.key]
+    again.close()
+
+
+def test_strangers_that_are_forgotten_are_heard_again(hall: Hall) -> None:
+    hall.line(A).say(A.join())
+    hall.runtime.turn()
+    keys = [number.to_bytes(32) for number in range(MAX_STRANGERS + 1)]
+    for key in (A.key, *keys):
+        hall.listener.ban(key, "too much")
+    hall.runtime.turn()
+    assert list(hall.book.refused) == [A.key, *keys[1:]]  # a member's is not pushed out
+    assert hall.line(B.but(key=keys[0])).first is CallerEvent.CONNECTED
+    assert hall.line(B.but(key=keys[1])).first is CallerEvent.REFUSED
+    assert hall.line(A).first is CallerEvent.REFUSED
 
 
 def test_it_stops_when_told(hall: Hall) -> None:
