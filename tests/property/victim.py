@@ -1,11 +1,16 @@
-"""A pull that suffers whatever is sent to it, and holds it to what it promises."""
+"""Both sides of a transfer, held to what they promise whatever is sent to them."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from protocol.errors import RemoteProtocolError
 from protocol.wire.codec import PEER
 from protocol.wire.link_effects import Send
 from protocol.wire.messages import (
+    MAX_PIECE_BYTES,
     MIN_PIECE_BYTES,
     Data,
     Err,
@@ -14,15 +19,26 @@ from protocol.wire.messages import (
     SnapshotManifest,
     TensorSpec,
 )
-from protocol.wire.pulling import WINDOW, Complete, Failed, Pull, Verify
+from protocol.wire.pulling import FREE_RESUMES, WINDOW, Complete, Failed, Pull, Verify
+from protocol.wire.serving import MAX_CREDIT, MAX_TRANSFERS_PER_KEY, Serving
 
-__all__ = ["NAME", "Victim"]
+__all__ = ["NAME", "SIZES", "Victim", "check_serving"]
 
 NAME = b"n" * 32
+SIZES = (0, 1, 64, 20_000, MAX_PIECE_BYTES, 1_500_001)  # of tensors, bytes: one piece and more
+
+
+def check_serving(it: Serving) -> None:
+    """Hold the giving side to the few transfers and credits that it keeps for each key."""
+    of_key = Counter(transfer.key for transfer in it._transfers.values())
+    assert max(of_key.values(), default=0) <= MAX_TRANSFERS_PER_KEY
+    assert all(0 <= transfer.credit <= MAX_CREDIT for transfer in it._transfers.values())
 
 
 class Victim:
-    def __init__(self, sizes: list[int], held: int) -> None:
+    """A pull that suffers whatever is sent to it."""
+
+    def __init__(self, sizes: Sequence[int], held: int) -> None:
         specs = tuple(
             TensorSpec("params", f"t{i}", "uint8", (size,), b"d" * 32)
             for i, size in enumerate(sizes)
@@ -61,8 +77,24 @@ class Victim:
                 case _:
                     pass
 
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        """Who breaks the rules meanwhile has ended the pull."""
+        try:
+            yield
+        except RemoteProtocolError:
+            self.note(self.pull.fail("it broke the rules"))
+
     def suffer(self, what: str, *of: Any) -> None:
         getattr(self, f"_{what}")(*of)
+
+    def check(self) -> None:
+        """It ended once at most, with all that it wrote being good, and did not ask for ever."""
+        assert len(self.ends) <= 1
+        assert self.pull.is_done == bool(self.ends)
+        if self.ends == [Complete()]:
+            assert self.good == set(range(len(self.pull.layout.places)))
+        assert self.asked <= FREE_RESUMES + 2 * self.taken + len(self.pull.spans) + 1
 
     def _data(self, xid: int, offset: int | None, off_by: int) -> None:
         due = self.pull._frontier if offset is None else offset
