@@ -4,16 +4,18 @@ Functions of the book, for a coordinator that runs and for one that does not. Ea
 did in words, or raises what the operator is told.
 """
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 from coordinator.book import Book
+from coordinator.refusals import Offence, Refusal, remember
 from coordinator.tokens import Token, token_with
 from protocol.errors import ConfigError
 from protocol.ids import PeerId
 from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
-__all__ = ["Order", "carry_out", "told_key"]
+__all__ = ["Order", "carry_out", "shut_out"]
 
 Order: TypeAlias = Revoke | NewToken | Withdraw | Lift
 
@@ -110,10 +112,18 @@ def _lift(book: Book, whose: str) -> str:
         raise ConfigError(f"{len(meant)} keys begin with {whose}", hint="give more digits")
     (key,) = meant
     del book.refused[key]
-    return f"{told_key(book, key)} is heard again"
+    return f"{_told_key(book, key)} is heard again"
 
 
-def told_key(book: Book, key: bytes) -> str:
+def shut_out(book: Book, offence: Offence, since_1970_s: float) -> str:
+    """Remember a key that the transport has shut out; what was done, in a line."""
+    at_s = since_1970_s if math.isfinite(since_1970_s) else 0.0
+    members = {entry.curve_key for entry in book.entries.values()}
+    remember(book.refused, Refusal(offence.key, offence.reason, at_s), members)
+    return f"{_told_key(book, offence.key)} is refused from now on: {offence.reason}"
+
+
+def _told_key(book: Book, key: bytes) -> str:
     """For a person: whose key it is, and its first digits."""
     name = book.name_of(key)
     return f"{name or 'a stranger'} (key {key.hex()[:16]})"

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from coordinator.administration import Order, carry_out, told_key
+from coordinator.administration import Order, carry_out, shut_out
 from coordinator.admission import REVOKED, reason_against, taken_over
 from coordinator.book import UNKNOWN_INSTANCE, Book, Entry
 from coordinator.bulletin import Bulletin
 from coordinator.gate import Gate
 from coordinator.limits import Bounded
 from coordinator.rebuilding import Showing, knows, merge
-from coordinator.refusals import Offence, Refusal, remember
+from coordinator.refusals import Offence
 from coordinator.sessions import Session, Sessions
 from coordinator.tokens import token_with
 from protocol.errors import ConfigError, RemoteProtocolError
@@ -162,12 +162,7 @@ class Directory:
 
     def offended(self, offence: Offence, now_s: float) -> tuple[Effect, ...]:
         """Remember a key that the transport has shut out, so that the next start refuses it too."""
-        at_s = self._since_1970_s()
-        members = {entry.curve_key for entry in self._book.entries.values()}
-        refusal = Refusal(offence.key, offence.reason, at_s if math.isfinite(at_s) else 0.0)
-        remember(self._book.refused, refusal, members)
-        whose = told_key(self._book, offence.key)
-        _log.warning("%s is refused from now on: %s", whose, offence.reason)
+        _log.warning("%s", shut_out(self._book, offence, self._since_1970_s()))
         return (self._save(now_s),)
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:

@@ -18,7 +18,7 @@ MAX_LINES = 400  # of a file; about 300 is the habit
 
 # Files that may be longer: up to how many lines, and why.
 LONGER = {
-    "coordinator/directory.py": (480, "one state machine: a method for each message and order"),
+    "coordinator/directory.py": (490, "one state machine: a method for each message and order"),
     "protocol/wire/messages.py": (470, "the one list of what is said on the wire"),
     "peer/simulation/peer_host.py": (420, "carries out every kind of act, as runtime.py does"),
     "peer/simulation/world.py": (460, "one agenda: ways, deaths and faults act on the same hosts"),
