@@ -8,7 +8,8 @@ DOWN --connected--> GREETING --Welcome--> UP --Done, DoneAck--> FINISHED
 
 One question may stand. It is put again after every reconnect, with a new attempt number (an answer
 to the old connection is lost), and at least every `reask_s`. An Offer closes it, whatever its
-attempt; what answers no standing question is dropped. What keeps it open, NotYet, is life.
+attempt; what answers no standing question is dropped, and so is what answers an earlier one, for
+another part: the two have crossed. What keeps it open, NotYet, is life.
 
 Each input returns effects to carry out in order. While anything is outstanding they end with one
 WakeAt, which replaces the earlier ones; while disconnected the transport owes the next event; UP
@@ -124,6 +125,7 @@ class Link:
         self._is_told_down = True  # nobody believes that it is up
         self._asked: int | None = None  # round of the standing question
         self._part = Part.RESULT  # of which snapshot of that round
+        self._asked_for: dict[Part, int] = {}  # the newest attempt at which each part was asked for
         self._holds = b""  # name of what we have of theirs, for them to step from
         self._said = b""  # which one we named at the newest attempt
         self._attempt = 0
@@ -255,10 +257,13 @@ class Link:
         if self._asked is None or offer.run != self._hello.run or offer.round_no < self._asked:
             return self._wake_at()  # an answer that came too late, to a question put twice
         manifest = decode_document(SnapshotManifest, offer.manifest)
-        self._check(manifest, offer)
+        has_crossed = manifest.part is not self._part and self._answers(manifest.part, offer)
+        self._check(manifest, offer, manifest.part if has_crossed else self._part)
         name = digest(offer.manifest)
         if not signed_snapshot(self._sign_key, name, offer.signature):
             raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
+        if has_crossed:
+            return self._wake_at()
         step = self._step(manifest, offer)
         self._asked = None
         return Answered(offer.round_no, manifest, name, step), *self._wake_at()
@@ -288,10 +293,14 @@ class Link:
             return None  # an answer to what we held when we asked before
         return Step(step, digest(offer.step))
 
-    def _check(self, manifest: SnapshotManifest, offer: Offer) -> None:
+    def _answers(self, part: Part, offer: Offer) -> bool:
+        """Can it be an answer to a question for that part, put at this attempt or later?"""
+        return offer.attempt <= self._asked_for.get(part, 0)
+
+    def _check(self, manifest: SnapshotManifest, offer: Offer, part: Part) -> None:
         for line, seen, due in (
             ("sender", manifest.sender, self._neighbour),
-            ("part", manifest.part, self._part),
+            ("part", manifest.part, part),
             ("run", manifest.run.hex(), self._hello.run.hex()),
             ("round", manifest.round_no, offer.round_no),
             ("schema", *self._schemas(manifest)),
@@ -329,6 +338,7 @@ class Link:
         if self._asked is not None:
             self._attempt += 1
             self._said = self._holds
+            self._asked_for[self._part] = self._attempt
             ask = Ask(self._hello.run, self._part, self._asked, self._attempt, self._holds)
             return Send(ask), *self._wake_at()
         if self._is_done:

@@ -32,16 +32,19 @@ from protocol.wire.messages import (
     Err,
     Get,
     Part,
+    PeerMessage,
     Refuse,
     SnapshotManifest,
     TensorSpec,
     Welcome,
 )
+from protocol.wire.shelf import Reply, Shelf
 from protocol.wire.signing import Purpose, sign, sign_snapshot
 from tests.unit.wire.conversation import (
     HELLO,
     OTHER_RUN,
     RUN,
+    SCHEMA,
     SECRET,
     SIGN_KEY,
     SPECS,
@@ -134,6 +137,75 @@ def test_a_new_question_withdraws_the_old_one() -> None:
     assert link.ask(2, 5.0) == (Send(ask(2, 2)), WakeAt(15.0))
     assert link.receive(not_yet(1, 1), 6.0) == (WakeAt(16.0),)
     assert link.receive(offer(1, 1), 6.0) == (WakeAt(16.0),)
+
+
+def of_part(part: Part, round_no: int, **other: Any) -> bytes:
+    return encode_document(replace(manifest(round_no), part=part, **other))
+
+
+def test_an_answer_that_crosses_a_question_for_another_part_is_no_breach() -> None:
+    """A result that was asked for twice comes twice: the second time after its state was asked."""
+    link, shelf = up(), Shelf(run=RUN, name=A, schema=SCHEMA, sign_secret=SECRET)
+    (first, *_) = link.ask(5, 0.0)
+    link.receive(not_yet(5, 1), 18.0)
+    (again, *_) = link.wake(20.0)  # both are on their way
+    assert isinstance(first, Send)
+    assert isinstance(again, Send)
+    shelf.publish(5, of_part(Part.STATE, 5), Part.STATE)
+    shelf.publish(5, encoded(5))
+    one, two = (said(shelf, send.message) for send in (first, again))
+    assert link.receive(one, 21.0) == (answered(5),)
+    (third, *_) = link.ask(5, 22.0, Part.STATE)
+    assert link.receive(two, 22.1) == (WakeAt(32.1),)
+    assert isinstance(third, Send)
+    (heard, *_) = link.receive(said(shelf, third.message), 22.2)
+    assert isinstance(heard, Answered)
+    assert heard.manifest.part is Part.STATE
+
+
+def said(shelf: Shelf, message: PeerMessage) -> PeerMessage:
+    """The one answer."""
+    (reply,) = shelf.receive(b"route", B, message, 0.0)
+    assert isinstance(reply, Reply)
+    return reply.message
+
+
+def test_a_state_that_comes_when_results_are_asked_for_again_is_no_breach() -> None:
+    link = up()
+    link.ask(5, 0.0, Part.STATE)
+    link.ask(6, 10.0)  # the round has gone on without
+    late = offer_of(of_part(Part.STATE, 6), 1, round_no=6)  # the newest, as 5 is gone
+    assert link.receive(late, 11.0) == (WakeAt(21.0),)
+    assert link.receive(offer(6, 2), 12.0) == (answered(6),)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "part", "other"),
+    [
+        (2, Part.RESULT, {}),  # the answer to this very question is of another part
+        (1, Part.UPDATE, {}),  # nobody has asked for that
+        (1, Part.STEP, {}),
+        (1, Part.RESULT, {"sender": "b"}),  # late, and a lie all the same
+        (1, Part.RESULT, {"run": OTHER_RUN}),
+    ],
+)
+def test_another_part_is_a_breach_where_no_earlier_question_asked_for_it(
+    attempt: int, part: Part, other: dict[str, Any]
+) -> None:
+    link = up()
+    link.ask(5, 0.0)
+    link.ask(5, 1.0, Part.STATE)
+    offered = offer_of(of_part(part, 5, **other), attempt, round_no=5)
+    with pytest.raises(RemoteProtocolError, match="manifest of a: "):
+        link.receive(offered, 2.0)
+
+
+def test_a_late_answer_of_another_part_that_its_sender_did_not_sign_is_a_breach() -> None:
+    link = up()
+    link.ask(5, 0.0)
+    link.ask(5, 1.0, Part.STATE)
+    with pytest.raises(RemoteProtocolError, match="the signature does not fit"):
+        link.receive(replace(offer(5, 1), signature=bytes(64)), 2.0)
 
 
 def test_a_reconnect_greets_and_asks_with_a_new_attempt() -> None:
