@@ -7,7 +7,6 @@ of the other as `EOFError`.
 import socket
 import struct
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from peer.work import MAX_FRAME_BYTES, WORK, Command, Reply
@@ -37,12 +36,7 @@ class Pipe:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def fileno(self) -> int:

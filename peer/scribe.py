@@ -2,7 +2,6 @@
 
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from peer.dataplane.events import Crashed, Event, Journalled
@@ -28,12 +27,7 @@ class Scribe:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
         self._journal.close()
 

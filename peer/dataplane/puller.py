@@ -7,7 +7,6 @@ Decisions are those of `Pull`; this and hauls.py are its shell.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from peer.dataplane.checking import Telling, Workers
@@ -53,12 +52,7 @@ class Puller:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_stopping = True
         self._orders.wake.set()
         self._thread.join()

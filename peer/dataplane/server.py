@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import closing
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from peer.dataplane.desk import Desk, Names
@@ -78,12 +77,7 @@ class Server:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_stopping = True
         self._orders.wake.set()
         self._thread.join()
