@@ -58,7 +58,7 @@ class Rig:
     def turn(self, now_s: float = 0.0, *, wait_s: float = 0.0) -> list[Event]:
         """One turn of the thread; what it told."""
         ready = self._poller.poll(wait_s)
-        for call in self._calls.drain():
+        for call in tuple(self._calls.drain()):  # what these begin is done in a later turn
             call()
         self.hauls.turn(ready, now_s)
         return list(self.events.drain())
