@@ -79,9 +79,10 @@ def test_own_models_that_differ_under_one_name_do_not_meet(tmp_path: Path) -> No
             write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
             (user.cwd / "own.py").write_text(OWN_MODEL.format(width=20 + number))
         assert other.type("peer", "join", coordinator.out.strip()).end() == 0
-        first = one.peer("a")
+        asked = (*LOOPBACK, "--option", "model=own:make")
+        first = one.peer("a", *asked)
         first.wait_for_event("lobby", ready=1)
-        second = other.peer("b")
+        second = other.peer("b", *asked)
         assert second.end() == 2, second.err
         (error,) = second.errors()
         assert error.startswith("Error: schema: the shared tensors of your model have other names")
