@@ -1,20 +1,32 @@
 """Options that every node of a run has, a peer or a relay, and what they ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from peer.display import Display, JsonDisplay, LineDisplay
+from peer.faults.file import load_faults
+from peer.options.attack import Attack
 from peer.options.fields import Value
+from peer.start import Asked
 from protocol.manifest import parse_assignment
 
-__all__ = ["display_of", "node_options", "options_of_run"]
-
-_C = TypeVar("_C", bound=Callable[..., Any])
+__all__ = ["NodeOptions", "node_options"]
 
 _OPTIONS = (
+    click.option(
+        "--patience",
+        "patience_s",
+        type=click.FloatRange(0.0, 86_400.0, min_open=True),
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to try to reach the coordinator.",
+    ),
     click.option("--join", metavar="STRING", help="What `coordinator start` printed. [found]"),
     click.option(
         "--bind", metavar="ADDR", help="Listen at HOST or HOST:PORT. [0.0.0.0, a free port]"
@@ -62,21 +74,69 @@ _OPTIONS = (
 )
 
 
-def node_options(command: _C) -> _C:
-    """Add them to a command, in their order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """What was typed of them."""
+
+    patience_s: float
+    join: str | None
+    bind: str | None
+    advertise: str | None
+    out: Path | None
+    assignments: tuple[str, ...]
+    faults: Path | None
+    threads: int | None
+    max_mbit: float | None
+    resume: bool
+    force: bool
+    as_json: bool
+
+    def asked(
+        self,
+        explicit: Mapping[str, Value],
+        *,
+        name: str | None,
+        gpu: str,
+        data: str = "",
+        alone: bool = False,
+        attack: Attack | None = None,
+    ) -> Asked:
+        """With what only one kind of node has; `explicit` wins over --option.
+
+        Raises:
+            ConfigError: an --option is not KEY=VALUE, or the file of faults cannot be used.
+        """
+        return Asked(
+            data=data,
+            gpu=gpu,
+            join=self.join,
+            bind=self.bind,
+            advertise=self.advertise,
+            name=name,
+            out=self.out,
+            threads=self.threads,
+            alone=alone,
+            patience_s=self.patience_s,
+            explicit=dict(map(parse_assignment, self.assignments)) | dict(explicit),
+            attack=attack,
+            faults=load_faults(self.faults) if self.faults is not None else (),
+            resume=self.resume,
+            force=self.force,
+            max_mbit=self.max_mbit,
+        )
+
+    def display(self) -> Display:
+        return JsonDisplay() if self.as_json else LineDisplay()
+
+
+def node_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add them to a command, which takes them together as `node`."""
+
+    @wraps(command)
+    def taking(**typed: Any) -> int:  # noqa: ANN401 - click's
+        node = {field.name: typed.pop(field.name) for field in fields(NodeOptions)}
+        return command(node=NodeOptions(**node), **typed)
+
     for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-def options_of_run(assignments: tuple[str, ...]) -> dict[str, Value]:
-    """What was typed as --option KEY=VALUE.
-
-    Raises:
-        ConfigError: one is not of that form.
-    """
-    return dict(parse_assignment(text) for text in assignments)
-
-
-def display_of(*, as_json: bool) -> Display:
-    return JsonDisplay() if as_json else LineDisplay()
+        taking = option(taking)
+    return taking

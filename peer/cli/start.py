@@ -1,14 +1,12 @@
 """`peer start`: join a run and play it."""
 
 from contextlib import closing
-from pathlib import Path
 
 import click
 
-from peer.cli.options import display_of, node_options, options_of_run
-from peer.faults.file import load_faults
+from peer.cli.options import NodeOptions, node_options
 from peer.options.attack import Attack
-from peer.start import Asked, run_peer
+from peer.start import run_peer
 
 __all__ = ["start"]
 
@@ -44,35 +42,15 @@ _SHORTCUTS = {
     metavar="NAME[:STRENGTH]",
     help="For studies: harm the others by labelflip, noise, scale or signflip.",
 )
-@click.option(
-    "--patience",
-    "patience_s",
-    type=click.FloatRange(0.0, 86_400.0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to try to reach the coordinator.",
-)
 @node_options
 def start(
     *,
     data: str,
     gpu: str,
-    join: str | None,
-    bind: str | None,
-    advertise: str | None,
     name: str | None,
-    out: Path | None,
-    assignments: tuple[str, ...],
-    faults: Path | None,
-    threads: int | None,
-    max_mbit: float | None,
     alone: bool,
     attack: str | None,
-    patience_s: float,
-    resume: bool,
-    force: bool,
-    as_json: bool,
+    node: NodeOptions,
     **shortcuts: str | None,
 ) -> int:
     """Join a run and play it: pull, mix, train, serve, round by round.
@@ -80,25 +58,13 @@ def start(
     Options of the run hold for all peers: a peer that gives none adopts what the run has, one that
     gives others is refused with the line that differs.
     """
-    explicit = options_of_run(assignments)
-    explicit |= {_SHORTCUTS[k]: v for k, v in shortcuts.items() if v is not None}
-    asked = Asked(
-        data=data,
-        gpu=gpu,
-        join=join,
-        bind=bind,
-        advertise=advertise,
+    asked = node.asked(
+        {_SHORTCUTS[key]: word for key, word in shortcuts.items() if word is not None},
         name=name,
-        out=out,
-        threads=threads,
+        gpu=gpu,
+        data=data,
         alone=alone,
-        patience_s=patience_s,
-        explicit=explicit,
         attack=Attack.parse(attack) if attack is not None else None,
-        faults=load_faults(faults) if faults is not None else (),
-        resume=resume,
-        force=force,
-        max_mbit=max_mbit,
     )
-    with closing(display_of(as_json=as_json)) as display:
+    with closing(node.display()) as display:
         return run_peer(asked, display)

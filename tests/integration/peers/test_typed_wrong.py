@@ -121,6 +121,11 @@ def test_options_that_cannot_be_used(refused: Refused, option: str) -> None:
     assert all(words in said for words in OPTIONS[option]), said
 
 
+@pytest.mark.parametrize("patience", ["0", "inf"])
+def test_a_relay_whose_patience_cannot_be_used(refused: Refused, patience: str) -> None:
+    assert "--patience" in refused("relay", f"--patience={patience}")
+
+
 def test_a_port_in_use(refused: Refused) -> None:
     keys = new_identity()
     transport = ZeroMq(public_key=keys.curve_public, secret_key=keys.curve_secret)
