@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
 from peer.options.entry import Entry, Need
-from peer.options.fields import rules
+from peer.options.fields import Rule, rules
 from protocol.errors import ConfigError
 
 __all__ = ["GROUPS", "Registry"]
@@ -141,6 +141,21 @@ def _check(entry: Entry, where: str) -> None:
     for option, value in entry.when:
         if option not in declared:
             raise ConfigError(f"{where} needs more when {option} = {value}, which is no option")
+    _check_only(declared, where)
+
+
+def _check_only(declared: Mapping[str, Rule], where: str) -> None:
+    """Each option that is read only with another one names one of its table, and fits its kind."""
+    for name, rule in declared.items():
+        if rule.only is None:
+            continue
+        told = f"{where} reads {name} only with {rule.only.told()}"
+        if rule.only.option not in declared:
+            raise ConfigError(f"{told}, which is no option")
+        try:
+            rule.only.holds(declared[rule.only.option].default)
+        except ValueError as error:
+            raise ConfigError(f"{told}: {error}") from None
 
 
 def _package(point: EntryPoint) -> str:

@@ -51,6 +51,20 @@ def bring(site: Path, name: str, text: str, *, point: str = "", package: str = "
     install(site, package, {GROUP: {name: point or f"{module}:ENTRY"}}, {module: text})
 
 
+ONLY = """
+from dataclasses import dataclass
+from peer.options.entry import Entry
+from peer.options.fields import Only, number
+
+@dataclass(frozen=True)
+class Options:
+    q: float = number(1.0, "[0, 2]", "one", only=Only({only}))
+    r: float = number(1.0, "[0, 2]", "another")
+
+ENTRY = Entry(Options, "mean", factory="a:B")
+"""
+
+
 def test_without_packages_there_are_the_own_methods_in_their_order() -> None:
     assert list(mixers()) == list(MIXERS)
     assert len(mixers()) == len(MIXERS)
@@ -96,6 +110,8 @@ def test_an_installed_aggregator_makes_one_model_of_all_without_saying_so(site: 
             "",
             "needs more when q = 1, which is no option",
         ),
+        ("mean", ONLY.replace("{only}", '"other", "a"'), "", "q only with other = a, which is no"),
+        ("mean", ONLY.replace("{only}", '"r", "a"'), "", "q only with r = a: 'a' is not an interv"),
         (
             "mean",
             PLAIN.replace("NoOptions\n", "Need, NoOptions\n").replace(
