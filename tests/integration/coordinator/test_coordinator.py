@@ -276,6 +276,7 @@ def test_a_member_is_revoked_while_the_coordinator_is_down(
         assert "this key was revoked" in told.reason
 
 
+@pytest.mark.long
 def test_who_fills_a_coordinators_memory_is_refused_over_its_restarts_until_it_is_lifted(
     tmp_path: Path, hosts: list[Host]
 ) -> None:
