@@ -1,5 +1,6 @@
 """Options that every node of a run has, a peer or a relay, and what they ask for."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -17,11 +18,20 @@ from protocol.manifest import parse_assignment
 
 __all__ = ["NodeOptions", "node_options"]
 
+
+def _no_nan(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
+    """Refuse what every range lets through: no comparison with it is true."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter(f"{value} is not a number.")
+    return value
+
+
 _OPTIONS = (
     click.option(
         "--patience",
         "patience_s",
         type=click.FloatRange(0.0, 86_400.0, min_open=True),
+        callback=_no_nan,
         default=60.0,
         show_default=True,
         metavar="SECONDS",
@@ -57,6 +67,7 @@ _OPTIONS = (
     click.option(
         "--max-mbit",
         type=click.FloatRange(1.0, 1_000_000.0),
+        callback=_no_nan,
         metavar="MBIT",
         help="Megabits a second of parameters to each other node, at most. [no limit]",
     ),

@@ -104,6 +104,8 @@ OPTIONS = {
     "--option=model.norm=batch": ("lenet5 has no normalisation layers",),
     "--option=rounds": ("rounds", "KEY=VALUE"),
     "--patience=0": ("--patience",),
+    "--patience=nan": ("--patience", "nan is not a number"),
+    "--max-mbit=nan": ("--max-mbit", "nan is not a number"),
     "--topology=hexagon": ("hexagon",),
     "--gpu=tpu": ("--gpu tpu cannot be used: it must be cpu or a number",),
     "--name=a/b": ("name 'a/b' cannot be used", "give another with --name"),
