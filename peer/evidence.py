@@ -11,7 +11,10 @@ from protocol.wire.fields import as_text
 __all__ = ["finite", "mix_done"]
 
 
-def mix_done(round_no: int, mixed: Mixed, seconds: float) -> MixDone:
+def mix_done(round_no: int, mixed: Mixed | PeerId, seconds: float) -> MixDone:
+    """Tell it; of a round that waits for the state of this peer, that alone."""
+    if not isinstance(mixed, Mixed):
+        return MixDone(round_no, (), (), seconds, adopt=mixed)
     return MixDone(
         round_no,
         tuple(_weights(sender, mixed) for sender in sorted(mixed.client_weight)),

@@ -16,7 +16,8 @@ import torch
 from peer.common import CommonModel
 from peer.device import pick_device
 from peer.evidence import mix_done
-from peer.exchange import Origin, digest_of, read_contribution, sections_of
+from peer.exchange import Origin, digest_of, read_contribution
+from peer.forms import Forms
 from peer.inspection import Inspector
 from peer.memory import Memory, read_memory
 from peer.methods import Method, make_method
@@ -51,9 +52,7 @@ from protocol.errors import ConfigError, LocalProtocolError
 from protocol.ids import PeerId
 from protocol.params import sub
 from protocol.round import Contribution, Mixed, Start, Trained
-from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
-from protocol.wire.layout import schema_digest
 
 __all__ = ["RelayTrainer"]
 
@@ -135,9 +134,7 @@ class RelayTrainer:
         is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
         exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
         shared = method.mixer.share(opening, model.head)
-        specs = spec_body(sections_of(shared)) if shared is not None else ()
-        coder = Coder(settings.share.codec, specs)
-        stepper = settings.share.stepper(specs) if exchange is Exchange.RESULTS else None
+        forms = Forms.of(shared, settings.share, steps=exchange is Exchange.RESULTS)
         self._desk = _Desk(
             relay=PeerId(command.peer),
             run=command.run,
@@ -153,8 +150,10 @@ class RelayTrainer:
                 at_relay=True,
             ),
             start=start,
-            inspector=Inspector(settings.admit, lambda: self._ready().start.params, coder=coder),
-            coder=coder,
+            inspector=Inspector(
+                settings.admit, lambda: self._ready().start.params, coder=forms.coder
+            ),
+            coder=forms.coder,
             directory=Path(command.directory),
             shelving=Shelving(Path(command.directory)),
         )
@@ -162,18 +161,7 @@ class RelayTrainer:
             _go_on(
                 self._desk, settings, read_memory(Path(command.directory), command.memory, device)
             )
-        return Prepared(
-            schema=schema_digest(specs),
-            coded=schema_digest(coder.coded_specs),
-            stepped=schema_digest(stepper.step_specs) if stepper is not None else b"",
-            init=digest_of(start.params),
-            shared=specs,
-            exchange=exchange,
-            num_parameters=sum(t.numel() for t in start.params.values()),
-            num_examples=0,
-            class_counts=(),
-            device=told.replace("training", "aggregating"),
-        )
+        return forms.prepared(start, exchange, told.replace("training", "aggregating"))
 
     def inspect(self, command: Inspect) -> Inspected:
         """Look at a peer's parameters, or its update, before they may be aggregated."""
@@ -192,13 +180,13 @@ class RelayTrainer:
         if desk.exchange is Exchange.UPDATES:
             contributions = [_from_here(c, desk.start, base) for c in contributions]
         mixed = desk.common.mix(None, contributions, command)
-        seconds = time.perf_counter() - began_s
+        done = mix_done(command.round_no, mixed, time.perf_counter() - began_s)
         if not isinstance(mixed, Mixed):
-            return MixDone(command.round_no, (), (), seconds, adopt=mixed)
+            return done
         desk.base = base
         desk.start = mixed.start
         desk.num_examples = _examples(contributions, mixed)
-        return mix_done(command.round_no, mixed, seconds)
+        return done
 
     def publish(self, command: Publish) -> Published:
         """Write the newest model as a snapshot like any peer's, and what is remembered.

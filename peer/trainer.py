@@ -14,6 +14,7 @@ from peer.bench import Bench
 from peer.common import CommonModel
 from peer.evidence import finite, mix_done
 from peer.exchange import Origin, digest_of, read_contribution, sections_of
+from peer.forms import Forms
 from peer.inspection import Inspector
 from peer.learner import Learner, go_on, memory_of
 from peer.memory import read_memory
@@ -57,15 +58,12 @@ from peer.work import (
     Train,
     TrainDone,
 )
-from protocol.codecs import Coder
 from protocol.errors import DataError, LocalProtocolError
 from protocol.ids import PeerId
 from protocol.params import NO_STATE, NOTHING
 from protocol.round import Contribution, Mixed, Start, Trained
 from protocol.steps import Stepper
-from protocol.tensors import spec_body
 from protocol.wire.fields import as_text
-from protocol.wire.layout import schema_digest
 from protocol.wire.messages import Part
 
 __all__ = ["Trainer"]
@@ -126,10 +124,7 @@ class Trainer:
             class_counts=bench.task.class_counts,
         )
         mixer, solver = bench.method.mixer, bench.method.solver
-        shared = mixer.share(initial, bench.model.head)
-        specs = spec_body(sections_of(shared)) if shared is not None else ()
-        coder = Coder(bench.settings.share.codec, specs)
-        stepper = bench.settings.share.stepper(specs)
+        forms = Forms.of(mixer.share(initial, bench.model.head), bench.settings.share)
         twin = Twin(solver) if bench.has_twin else None
         self._learner = Learner(
             bench=bench,
@@ -142,10 +137,10 @@ class Trainer:
             sent=initial,
             round_no=0,
             inspector=Inspector(
-                bench.settings.admit, lambda: self._ready().trained.params, coder=coder
+                bench.settings.admit, lambda: self._ready().trained.params, coder=forms.coder
             ),
-            coder=coder,
-            stepper=stepper,
+            coder=forms.coder,
+            stepper=forms.stepper,
             shelving=Shelving(bench.directory),
             common=(
                 CommonModel(mixer, start, bench.settings.recipe.needs)
@@ -158,17 +153,11 @@ class Trainer:
         if command.memory:
             go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
             self._learner.published = next(iter(command.published), None)
-        return Prepared(
-            schema=schema_digest(specs),
-            coded=schema_digest(coder.coded_specs),
-            stepped=schema_digest(stepper.step_specs) if stepper is not None else b"",
-            init=digest_of(start.params),
-            shared=specs,
-            exchange=exchange_of(bench.settings.recipe.mixer.name),
-            num_parameters=sum(t.numel() for t in start.params.values()),
+        exchange = exchange_of(bench.settings.recipe.mixer.name)
+        return replace(
+            forms.prepared(start, exchange, bench.told),
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
-            device=bench.told,
             num_validation=len(bench.val),
             num_held_out=bench.num_held_out,
         )
@@ -193,9 +182,9 @@ class Trainer:
             for part in command.inputs
         ]
         mixed = self._mixed(learner, others, command)
-        seconds = time.perf_counter() - began_s
+        done = mix_done(command.round_no, mixed, time.perf_counter() - began_s)
         if not isinstance(mixed, Mixed):
-            return MixDone(command.round_no, (), (), seconds, adopt=mixed)
+            return done
         learner.start = owned(mixed.start)
         if learner.common is None and Need.RELAY_MODEL in learner.bench.settings.recipe.needs:
             learner.start = with_relay_model(learner.start, PeerId(command.relay), others)
@@ -208,7 +197,7 @@ class Trainer:
             extras=NOTHING,
             personal=None,
         )
-        return mix_done(command.round_no, mixed, seconds)
+        return done
 
     def _mixed(self, learner: Learner, others: list[Contribution], command: Mix) -> Mixed | PeerId:
         bench = learner.bench
