@@ -533,8 +533,7 @@ class Machine:
     def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         for neighbour in given_up:
-            heard_s = max(neighbour.heard_s, self._asked_from_s)
-            silent = now_s >= heard_s + self.pace.silence_s
+            silent = now_s >= neighbour.silent_s(self._asked_from_s, self.pace)
             if silent and not neighbour.lost:
                 neighbour.lost = True
                 effects.append(Happened("lost", neighbour.name, self._silence_of(neighbour, now_s)))

@@ -101,8 +101,15 @@ class Neighbour:
             self.arrivals = Arrivals()
         self.arrivals.add(waited_s)
 
+    @property
+    def is_inspected(self) -> bool:
+        """Is its newest result here whole, so that only our own trainer is waited for?"""
+        return self.pulling is not None and self.pulling.snapshot is not None
+
     def silent_s(self, began_s: float, pace: Pace) -> float:
         """The instant at which it will have been silent too long, if it goes on like this."""
+        if self.is_inspected:
+            return math.inf  # it has done all that it was asked for
         return max(self.heard_s, began_s) + pace.silence_s
 
     def give_up_s(self, began_s: float, pace: Pace, *, ahead: int = 0) -> float:

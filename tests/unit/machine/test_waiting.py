@@ -70,6 +70,29 @@ def test_a_neighbour_that_shows_life_is_waited_for() -> None:
     assert stage.phase() is Phase.COLLECT
 
 
+def test_a_neighbour_whose_result_is_here_is_not_silent_while_the_trainer_looks_at_it() -> None:
+    stage = in_round_two(pace=Pace(bound_s=30.0))
+    stage.give("b", 1)
+    stage.offer("c", 1)
+    stage.pull("c", 1)
+    stage.pass_(29.9)  # the trainer is busy for longer than a silence
+    assert stage.phase() is Phase.COLLECT
+    stage.judge("c", 1)
+    assert stage.phase() is Phase.MIX
+    assert stage.record(stage.work()).used == {"b": 1, "c": 1}
+
+
+def test_an_inspection_that_does_not_end_is_waited_for_to_the_bound_and_loses_nobody() -> None:
+    stage = in_round_two(pace=Pace(bound_s=30.0))
+    stage.give("b", 1)
+    stage.offer("c", 1)
+    stage.pull("c", 1)
+    effects = stage.pass_(30.0)
+    assert stage.phase() is Phase.MIX
+    assert not [e for e in effects if isinstance(e, Happened) and e.event == "lost"]
+    assert stage.record(stage.work()).missing == ("c",)
+
+
 def test_even_a_lively_neighbour_is_not_waited_for_beyond_the_bound() -> None:
     stage = in_round_two(pace=Pace(bound_s=30.0))
     stage.give("b", 1)
