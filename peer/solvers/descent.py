@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor
 
+from peer.options.methods import DescentOptions
 from peer.solvers.base import Batch, Progress, Task
-from peer.solvers.optimiser import Optimiser
+from peer.solvers.optimiser import Momentum, Optimiser
 from protocol.params import Params
 from protocol.round import Start, Trained
 
@@ -68,6 +69,13 @@ class Descent:
     follow: Slope = slope
     passes: Passes = shuffled  # the batches of one pass
     confine: Callable[[Params], Params] = anywhere  # back into the set, after every step
+
+    @classmethod
+    def of(
+        cls, options: DescentOptions, follow: Slope = slope, *, passes: Passes = shuffled
+    ) -> Self:
+        """By SGD, with its momentum and as many passes as the options say."""
+        return cls(optimiser=Momentum(options), epochs=options.epochs, follow=follow, passes=passes)
 
 
 def descend(start: Start, task: Task, way: Descent, seed: int, progress: Progress) -> Trained:

@@ -15,7 +15,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import DittoOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
-from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import pulled
 from protocol.params import NOTHING, State
 from protocol.round import Start, Trained
@@ -39,7 +38,7 @@ class Ditto:
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
         descent = self.options.descent
-        plain = Descent(optimiser=Momentum(descent), epochs=descent.epochs)
+        plain = Descent.of(descent)
         towards = replace(plain, follow=pulled(start.params, self.options.lam))
         steps = descent.epochs * task.num_batches
         first, second = _part(progress, 0, 2 * steps), _part(progress, steps, 2 * steps)

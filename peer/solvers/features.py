@@ -9,7 +9,6 @@ from peer.options.solvers import PrototypeOptions
 from peer.prototypes import Prototypes
 from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, gradient, leaves
-from peer.solvers.optimiser import Momentum
 from protocol.params import Params
 from protocol.round import Start, Trained
 
@@ -43,11 +42,7 @@ def descend_towards(
     """Train with features pulled to what the mixer says; to nothing where it has said nothing."""
     weight = start.params[task.model.head.weight]
     targets = Prototypes.read(start.extras) if start.extras else Prototypes.none(weight)
-    way = Descent(
-        optimiser=Momentum(options.descent),
-        epochs=options.descent.epochs,
-        follow=towards(targets, options.pull),
-    )
+    way = Descent.of(options.descent, towards(targets, options.pull))
     return descend(start, task, way, seed, progress)
 
 

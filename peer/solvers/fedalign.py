@@ -21,7 +21,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import FedAlignOptions
 from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, gradient, leaves, slope
-from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import clipped
 from peer.solvers.thin import ThinStage
 from protocol.params import NO_STATE, Params, State, add
@@ -54,11 +53,8 @@ class FedAlign:
     ) -> tuple[Trained, State]:
         options = self.options
         stage = ThinStage.of(task.model, options.width)
-        way = Descent(
-            optimiser=Momentum(options.descent),
-            epochs=options.descent.epochs,
-            follow=clipped(options.clip, _aligned(stage, options.mu) if options.mu else slope),
-        )
+        follow = _aligned(stage, options.mu) if options.mu else slope
+        way = Descent.of(options.descent, clipped(options.clip, follow))
         return descend(start, task, way, seed, progress), state
 
 

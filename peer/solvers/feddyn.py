@@ -17,7 +17,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import FedDynOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
-from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import clipped, pulled, tilted
 from protocol.params import State, add, pairwise, sub
 from protocol.round import Start, Trained
@@ -49,11 +48,7 @@ class FedDyn:
         options, own = self.options, state[_GRADIENT]
         against = pairwise(lambda h, t: -h.to(t.dtype), own, start.params)
         bent = tilted(against, pulled(start.params, options.alpha))
-        way = Descent(
-            optimiser=Momentum(options.descent),
-            epochs=options.descent.epochs,
-            follow=clipped(options.clip, bent),
-        )
+        way = Descent.of(options.descent, clipped(options.clip, bent))
         trained = descend(start, task, way, seed, progress)
         moved = pairwise(lambda m, h: m.to(h.dtype), sub(trained.params, start.params), own)
         return trained, {_GRADIENT: add(own, moved, factor=-options.alpha)}

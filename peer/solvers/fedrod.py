@@ -22,7 +22,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import DescentOptions
 from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, gradient, leaves
-from peer.solvers.optimiser import Momentum
 from protocol.params import NO_STATE, Params, State, add, zeros_like
 from protocol.round import Start, Trained
 
@@ -52,11 +51,7 @@ class FedRod:
         generic = {name: start.params[name] for name in head.names}
         personal = state.get(_PERSONAL, zeros_like(generic))
         both = {**start.params, **{_OWN + name: t for name, t in personal.items()}}
-        way = Descent(
-            optimiser=Momentum(self.options),
-            epochs=self.options.epochs,
-            follow=_both(task, generic[head.weight]),
-        )
+        way = Descent.of(self.options, _both(task, generic[head.weight]))
         trained = descend(Start(both, start.buffers), task, way, seed, progress)
         params = {name: trained.params[name] for name in start.params}
         personal = {name: trained.params[_OWN + name] for name in head.names}

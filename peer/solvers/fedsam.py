@@ -13,7 +13,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import FedSamOptions
 from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, slope
-from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import length, scaled
 from protocol.params import NO_STATE, Params, State, add
 from protocol.round import Start, Trained
@@ -36,11 +35,7 @@ class FedSam:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
-        way = Descent(
-            optimiser=Momentum(self.options.descent),
-            epochs=self.options.descent.epochs,
-            follow=_from_uphill(self.options.rho),
-        )
+        way = Descent.of(self.options.descent, _from_uphill(self.options.rho))
         return descend(start, task, way, seed, progress), state
 
 

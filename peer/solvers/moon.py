@@ -20,7 +20,6 @@ from peer.models.split import Mode, SplitModel
 from peer.options.solvers import MoonOptions
 from peer.solvers.base import Batch, Progress, Task
 from peer.solvers.descent import Descent, Slope, descend, gradient, leaves, slope
-from peer.solvers.optimiser import Momentum
 from peer.solvers.projection import projected
 from protocol.params import NOTHING, Params, State
 from protocol.round import Start, Trained
@@ -44,11 +43,8 @@ class Moon:
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
         last = Start(state[_PARAMS], state.get(_BUFFERS, NOTHING))
-        way = Descent(
-            optimiser=Momentum(self.options.descent),
-            epochs=self.options.descent.epochs,
-            follow=self._contrasted(start, last) if self.options.mu else slope,
-        )
+        follow = self._contrasted(start, last) if self.options.mu else slope
+        way = Descent.of(self.options.descent, follow)
         trained = descend(start, task, way, seed, progress)
         return trained, {_PARAMS: trained.params, _BUFFERS: trained.buffers}
 

@@ -22,7 +22,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import DescentOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
-from peer.solvers.optimiser import Momentum
 from peer.solvers.slopes import tilted
 from protocol.params import Params, State, add, pairwise, sub
 from protocol.round import Start, Trained
@@ -52,11 +51,8 @@ class Scaffold:
         own = state[_VARIATE]
         common = {name: start.extras.get(name, variate) for name, variate in own.items()}
         drift = sub(common, own)
-        way = Descent(
-            optimiser=Momentum(self.options),
-            epochs=self.options.epochs,
-            follow=tilted(pairwise(lambda d, t: d.to(t.dtype), drift, start.params)),
-        )
+        follow = tilted(pairwise(lambda d, t: d.to(t.dtype), drift, start.params))
+        way = Descent.of(self.options, follow)
         trained = descend(start, task, way, seed, progress)
         followed = pairwise(
             lambda s, t: (s - t).to(_wide(t)) / (trained.lr * trained.nova_a),

@@ -6,7 +6,6 @@ from peer.models.split import SplitModel
 from peer.options.solvers import SgdOptions
 from peer.solvers.base import Progress, Task
 from peer.solvers.descent import Descent, descend
-from peer.solvers.optimiser import Momentum
 from peer.solvers.private import way_of
 from protocol.params import NO_STATE, State
 from protocol.round import Start, Trained
@@ -27,11 +26,6 @@ class Sgd:
     def train(
         self, state: State, start: Start, task: Task, seed: int, progress: Progress
     ) -> tuple[Trained, State]:
-        descent, private = self.options.descent, way_of(self.options.privacy, seed)
-        way = Descent(
-            optimiser=Momentum(descent),
-            epochs=descent.epochs,
-            follow=private.follow,
-            passes=private.passes,
-        )
+        private = way_of(self.options.privacy, seed)
+        way = Descent.of(self.options.descent, private.follow, passes=private.passes)
         return descend(start, task, way, seed, progress), state

@@ -1,5 +1,7 @@
 """Slopes to follow, made of the plain gradient and what a method adds to it."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -10,42 +12,33 @@ from protocol.params import Params, add, sub
 __all__ = ["clipped", "length", "pulled", "scaled", "tilted"]
 
 
+def _changed(follow: Slope, change: Callable[[Params, Params], Params]) -> Slope:
+    """Follow another gradient: `change` of the point and the gradient there."""
+
+    def at(
+        task: Task, params: Params, buffers: Params, batch: Batch
+    ) -> tuple[Tensor, Params, Params]:
+        loss, grad, buffers = follow(task, params, buffers, batch)
+        return loss, change(params, grad), buffers
+
+    return at
+
+
 def pulled(to: Params, strength: float, follow: Slope = slope) -> Slope:
     """Add the gradient of `strength / 2 * ||w - to||^2`, over all parameters and no buffer."""
     if not strength:
         return follow
-
-    def at(
-        task: Task, params: Params, buffers: Params, batch: Batch
-    ) -> tuple[Tensor, Params, Params]:
-        loss, grad, buffers = follow(task, params, buffers, batch)
-        return loss, add(grad, sub(params, to), factor=strength), buffers
-
-    return at
+    return _changed(follow, lambda params, grad: add(grad, sub(params, to), factor=strength))
 
 
 def tilted(by: Params, follow: Slope = slope) -> Slope:
     """Add a constant: the gradient of `<by, w>`."""
-
-    def at(
-        task: Task, params: Params, buffers: Params, batch: Batch
-    ) -> tuple[Tensor, Params, Params]:
-        loss, grad, buffers = follow(task, params, buffers, batch)
-        return loss, add(grad, by), buffers
-
-    return at
+    return _changed(follow, lambda _, grad: add(grad, by))
 
 
 def clipped(longest: float, follow: Slope = slope) -> Slope:
     """Shorten a gradient that is longer than `longest`, over all parameters together."""
-
-    def at(
-        task: Task, params: Params, buffers: Params, batch: Batch
-    ) -> tuple[Tensor, Params, Params]:
-        loss, grad, buffers = follow(task, params, buffers, batch)
-        return loss, scaled(grad, (longest / length(grad)).clamp(max=1.0)), buffers
-
-    return at
+    return _changed(follow, lambda _, grad: scaled(grad, (longest / length(grad)).clamp(max=1.0)))
 
 
 def length(params: Params) -> Tensor:
