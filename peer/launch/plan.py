@@ -24,9 +24,8 @@ __all__ = [
     "Seat",
     "coordinator_command",
     "founder_count",
-    "peer_command",
+    "node_command",
     "peer_environ",
-    "relay_command",
     "relay_count",
     "seats",
     "thread_count",
@@ -156,41 +155,25 @@ def coordinator_command(
     return Command(COORDINATOR, argv, _environ(environ, home))
 
 
-def peer_command(
+def node_command(
     experiment: Experiment,
-    seat: Seat,
+    seat: Seat | RelayTable,
     *,
     out: Path,
     threads: int,
     environ: Mapping[str, str],
     again: bool = False,
 ) -> Command:
-    """Say how a peer is started, for the first time or again.
+    """Say how a peer, or the relay, is started, for the first time or again.
 
     Its token travels in the environment, which `ps` does not show.
     """
-    own = ["--data", str(seat.data), *(["--alone"] if experiment.alone else [])]
-    own += ["--attack", str(seat.attack)] if seat.attack is not None else []
-    argv = [*_node("start"), *own, *_shared(experiment, seat, out=out, threads=threads)]
+    argv = [sys.executable, "-m", "peer", "start" if isinstance(seat, Seat) else "relay", "--json"]
+    if isinstance(seat, Seat):
+        argv += ["--data", str(seat.data), *(["--alone"] if experiment.alone else [])]
+        argv += ["--attack", str(seat.attack)] if seat.attack is not None else []
+    argv += _shared(experiment, seat, out=out, threads=threads)
     return Command(seat.name, argv + _RESUME * again, environ)
-
-
-def relay_command(
-    experiment: Experiment,
-    relay: RelayTable,
-    *,
-    out: Path,
-    threads: int,
-    environ: Mapping[str, str],
-    again: bool = False,
-) -> Command:
-    """Say how the relay is started: as a peer, without data."""
-    argv = [*_node("relay"), *_shared(experiment, relay, out=out, threads=threads)]
-    return Command(relay.name, argv + _RESUME * again, environ)
-
-
-def _node(command: str) -> list[str]:
-    return [sys.executable, "-m", "peer", command, "--json"]
 
 
 def _shared(

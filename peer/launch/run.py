@@ -21,9 +21,8 @@ from peer.launch.plan import (
     Seat,
     coordinator_command,
     founder_count,
-    peer_command,
+    node_command,
     peer_environ,
-    relay_command,
     thread_count,
 )
 from peer.launch.processes import Command, Ended, Happening, Line, Processes, Signals
@@ -161,18 +160,9 @@ class _Commands:
             **(mark_in(self._out / name, self.mark(name)) if self._runs_full(name) else {}),
         }
         relay = self._experiment.relay
-        if relay is not None and name == relay.name:
-            return relay_command(
-                self._experiment,
-                relay,
-                out=self._out,
-                threads=self._threads,
-                environ=environ,
-                again=again,
-            )
-        return peer_command(
+        return node_command(
             self._experiment,
-            self._seats[name],
+            relay if relay is not None and name == relay.name else self._seats[name],
             out=self._out,
             threads=self._threads,
             environ=environ,

@@ -11,9 +11,8 @@ from peer.experiment import Experiment, LaunchTable, load_experiment
 from peer.launch.plan import (
     Seat,
     coordinator_command,
-    peer_command,
+    node_command,
     peer_environ,
-    relay_command,
     relay_count,
     seats,
     thread_count,
@@ -120,7 +119,7 @@ def test_a_peers_token_is_not_on_its_command_line(tmp_path: Path) -> None:
     experiment = load(tmp_path, "[compare]\nalone = true\n")
     seat = Seat("a", Path("/shards/s0.npz"), "cpu")
     environ = {"KINFOLK_JOIN": "secret"}
-    command = peer_command(experiment, seat, out=tmp_path, threads=1, environ=environ)
+    command = node_command(experiment, seat, out=tmp_path, threads=1, environ=environ)
     assert "secret" not in command.argv
     assert "--alone" in command.argv
     assert list(command.argv)[1:6] == ["-m", "peer", "start", "--json", "--data"]
@@ -128,7 +127,7 @@ def test_a_peers_token_is_not_on_its_command_line(tmp_path: Path) -> None:
 
 def test_a_peer_is_told_how_to_attack(tmp_path: Path) -> None:
     seat = Seat("a", Path("/shards/s0.npz"), "cpu", Attack("noise", 0.5))
-    command = peer_command(load(tmp_path), seat, out=tmp_path, threads=1, environ={})
+    command = node_command(load(tmp_path), seat, out=tmp_path, threads=1, environ={})
     argv = list(command.argv)
     assert argv[argv.index("--attack") + 1] == "noise:0.5"
 
@@ -136,7 +135,7 @@ def test_a_peer_is_told_how_to_attack(tmp_path: Path) -> None:
 def test_a_relay_is_started_without_data_and_the_lobby_waits_for_it(tmp_path: Path) -> None:
     experiment = load(tmp_path, '[relay]\nname = "hub"\naggregator = "fedavg"\n')
     assert experiment.relay is not None
-    relay = relay_command(experiment, experiment.relay, out=tmp_path, threads=2, environ={})
+    relay = node_command(experiment, experiment.relay, out=tmp_path, threads=2, environ={})
     assert relay.name == "hub"
     argv = list(relay.argv)
     assert argv[1:4] == ["-m", "peer", "relay"]
