@@ -30,6 +30,10 @@ from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
 __all__ = ["main"]
 
+_of_run = click.option(
+    "--run", "run_name", metavar="NAME", help="Of which run. [the one written last]"
+)
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kinfolk")
@@ -161,7 +165,7 @@ def show(run_name: str | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("name")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def revoke(name: str, run_name: str | None) -> None:
     """Shut a member out for good: its key is refused by all, and its transfers stop.
 
@@ -180,7 +184,7 @@ def tokens(context: click.Context) -> None:
 
 
 @tokens.command(name="list")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def list_tokens(run_name: str | None) -> None:
     """Show each token by its name, never the token itself: who has it may join."""
     _list_tokens(run_name)
@@ -200,7 +204,7 @@ def _list_tokens(run_name: str | None) -> None:
 )
 @click.option("--uses", type=click.IntRange(1, 2**31), metavar="N", help="Lets in N nodes.")
 @click.option("--single-use", is_flag=True, help="The same as --uses 1.")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def new(until: str | None, uses: int | None, single_use: bool, run_name: str | None) -> None:
     """Make a token and print its join string, alone on stdout.
 
@@ -230,7 +234,7 @@ def _until(typed: str) -> float:
 
 @tokens.command()
 @click.argument("token")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def withdraw(token: str, run_name: str | None) -> None:
     """Let nobody in by TOKEN any more, as `tokens list` names it. Who is in stays."""
     if not 1 <= len(token) <= 16:
@@ -251,7 +255,7 @@ def refused(context: click.Context) -> None:
 
 
 @refused.command(name="list")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def list_refused(run_name: str | None) -> None:
     """Show each key by its first digits: whose it is, since when, and why."""
     _list_refused(run_name)
@@ -267,7 +271,7 @@ def _list_refused(run_name: str | None) -> None:
 
 @refused.command()
 @click.argument("whose", metavar="KEY")
-@click.option("--run", "run_name", metavar="NAME", help="Of which run. [the one written last]")
+@_of_run
 def lift(whose: str, run_name: str | None) -> None:
     """Hear KEY again: a member's name, or the first digits of a key as `refused list` shows it.
 
