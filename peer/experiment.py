@@ -7,7 +7,6 @@ starts nothing.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from peer.settings import Settings, complete
 from peer.simulation.timing import TimingTable, read_timing
 from protocol.errors import ConfigError, OperatorError
 from protocol.ids import PeerId, peer_id
+from protocol.suggest import of_all
 from protocol.topology import parse_topology
 from protocol.wire.messages import MAX_MEMBERS
 
@@ -135,7 +135,7 @@ def _experiment(
     known = ("run", *METHOD_TABLES, *OPTION_TABLES, *others)
     for name in tables:
         if name not in known:
-            raise ConfigError(f"there is no table [{name}]", hint=_suggest(name, known))
+            raise ConfigError(f"there is no table [{name}]", hint=of_all(name, known))
     run = _table(tables, "run", _RUN_KEYS)
     explicit = _manifest_lines(tables, run, path.parent) | dict(overrides)
     settings = Settings.read(complete(explicit))
@@ -305,7 +305,7 @@ def _keyed(table: object, where: str, keys: Sequence[str] | None) -> Mapping[str
         raise ConfigError(f"{where} must be a table, got {table!r:.60}")
     for key in table:
         if keys is not None and key not in keys:
-            raise ConfigError(f"{where} has no key {key!r}", hint=_suggest(key, keys))
+            raise ConfigError(f"{where} has no key {key!r}", hint=of_all(key, keys))
     return table
 
 
@@ -354,9 +354,3 @@ _gpu = _Kind(
     '"cpu" or the number of a GPU, as a text',
     lambda v: isinstance(v, str) and (v == "cpu" or (v.isdecimal() and len(v) <= 3)),
 )
-
-
-def _suggest(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=3)
-    said = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{said}there are: {', '.join(known)}"

@@ -19,6 +19,7 @@ from peer.roles import Exchange, exchange_of
 from peer.share import ShareOptions
 from peer.unused import refuse_unused, unused
 from protocol.errors import ConfigError, RefusedError
+from protocol.suggest import did_you_mean
 from protocol.topology import DEFAULT_TOPOLOGY, Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
@@ -127,8 +128,7 @@ def _of_no_method(explicit: Mapping[str, Value]) -> dict[str, Value]:
             hint = f"close to it: {', '.join(close)}" if close else "docs/design.md lists them all"
             raise ConfigError(f"there is no option {key!r}", hint=hint)
     if (preset := flat.get("method", DEFAULT_PRESET)) not in PRESETS:
-        close = get_close_matches(str(preset), PRESETS, n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`peer methods` lists them all"
+        hint = did_you_mean(str(preset), PRESETS) or "`peer methods` lists them all"
         raise ConfigError(f"there is no method {preset!r}", hint=hint)
     return flat
 

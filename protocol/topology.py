@@ -20,7 +20,6 @@ out instead, because a run must not die of a peer that left.
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import blake2b
 from math import floor
@@ -44,6 +43,7 @@ from protocol.shapes import (
     pieces,
     shuffled,
 )
+from protocol.suggest import did_you_mean
 
 __all__ = [
     "DEFAULT_TOPOLOGY",
@@ -173,11 +173,9 @@ def parse_topology(spec: str) -> Topology:
     kind, _, rest = (part.strip() for part in spec.partition(":"))
     parse = _PARSERS.get(kind)
     if parse is None:
-        close = get_close_matches(kind.lower(), _PARSERS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ConfigError(
-            f"there is no topology {spec!r}", hint=f"{hint}it is one of {'  '.join(SPECS)}"
-        )
+        question = did_you_mean(kind.lower(), _PARSERS, most=1)
+        hint = f"{question} it is one of {'  '.join(SPECS)}".lstrip()
+        raise ConfigError(f"there is no topology {spec!r}", hint=hint)
     return parse(kind, rest)
 
 

@@ -1,7 +1,6 @@
 """`peer methods`: what can be put where `--method`, mixer, solver and aggregator are asked for."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
 import click
 from rich.console import Console
@@ -13,6 +12,7 @@ from peer.options.fields import Rule, Value, rules, shown
 from peer.options.recipe import PRESETS, SLOTS, defaults, givers_of, option_rules
 from peer.settings import DEFAULT_PRESET
 from protocol.errors import ConfigError
+from protocol.suggest import did_you_mean
 
 __all__ = ["methods"]
 
@@ -71,8 +71,7 @@ def _show(name: str) -> None:
     preset = PRESETS.get(name)
     if preset is None and not found:
         known = sorted({*PRESETS, *(known for entries in SLOTS.values() for known in entries)})
-        close = get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "`peer methods` lists them all"
+        hint = did_you_mean(name, known) or "`peer methods` lists them all"
         raise ConfigError(f"there is no method {name!r}", hint=hint)
     if preset is not None:
         click.echo(f"preset {name}: {_about(name)}")

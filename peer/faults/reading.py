@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from peer.faults.table import RULES, Fault, Kind, KindRule, Link, Span
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
+from protocol.suggest import of_all
 
 __all__ = ["MAX_FAULTS", "check_names", "read_faults"]
 
@@ -99,7 +99,7 @@ def check_names(faults: Iterable[Fault], names: Iterable[str]) -> None:
                 raise ConfigError(
                     f"[[fault]] {fault.number} ({fault.kind}) names {name!r}, which is no peer of "
                     "this run",
-                    hint=_suggest(name, known),
+                    hint=of_all(name, known),
                 )
 
 
@@ -150,7 +150,7 @@ class _Reader:
         if seen is None:
             raise self._error("has no kind", hint=f"there are: {', '.join(kinds)}")
         if not isinstance(seen, str) or seen not in kinds:
-            raise self._error(f"has kind {seen!r:.60}", hint=_suggest(str(seen), kinds))
+            raise self._error(f"has kind {seen!r:.60}", hint=of_all(str(seen), kinds))
         return Kind(seen)
 
     def _keys(self, table: Mapping[str, Any], rule: KindRule) -> None:
@@ -160,7 +160,7 @@ class _Reader:
         known = list(dict.fromkeys(("kind", *rule.units, *ends, *own)))
         for key in table:
             if key not in known:
-                raise self._error(f"has no key {key!r}", hint=_suggest(key, known))
+                raise self._error(f"has no key {key!r}", hint=of_all(key, known))
         for key in rule.needs:
             if key not in table and not (key == "peers" and "peer" in table):
                 raise self._error(f"needs {key}", hint=f"it {rule.says}" if rule.says else "")
@@ -287,9 +287,3 @@ def _check_together(faults: Sequence[Fault]) -> None:
 def _start(fault: Fault) -> float:
     span = fault.span
     return float(span.at_round if span.at_round is not None else span.at_s or 0.0)
-
-
-def _suggest(word: str, known: Sequence[str]) -> str:
-    close = get_close_matches(word, known, n=3)
-    said = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{said}there are: {', '.join(known)}"

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from peer.options.fields import Rule
 from protocol.errors import ConfigError
+from protocol.suggest import of_all
 
 __all__ = ["ATTACKS", "LABELFLIP", "NOISE", "SCALE", "SIGNFLIP", "Attack"]
 
@@ -29,10 +29,8 @@ class Attack:
 
     def __post_init__(self) -> None:
         if self.name not in ATTACKS:
-            close = get_close_matches(self.name, ATTACKS, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
             raise ConfigError(
-                f"there is no attack {self.name!r}", hint=f"{hint}there are: {', '.join(ATTACKS)}"
+                f"there is no attack {self.name!r}", hint=of_all(self.name, ATTACKS, most=1)
             )
         rule = ATTACKS[self.name]
         if not rule.allows(self.strength):

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from protocol.errors import ModelError
+from protocol.suggest import did_you_mean
 
 __all__ = ["MODELS", "NORMS", "ModelEntry", "check_model"]
 
@@ -40,10 +40,8 @@ def check_model(name: str, norm: str) -> None:
     if ":" in name:
         return
     if name not in MODELS:
-        close = get_close_matches(name, MODELS)
         own = f"there are: {', '.join(MODELS)}, or package.module:factory for your own"
-        hint = f"did you mean {' or '.join(close)}?" if close else own
-        raise ModelError(f"there is no model {name!r}", hint=hint)
+        raise ModelError(f"there is no model {name!r}", hint=did_you_mean(name, MODELS) or own)
     if norm != NORMS[0] and not MODELS[name].normalised:
         others = ", ".join(other for other, entry in MODELS.items() if entry.normalised)
         raise ModelError(

@@ -8,7 +8,6 @@ belong to the method of that name; `mix.*`, `train.*` and `serve.*` hold for eve
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from peer.options.fields import Options, Rule, Value, build, rules, values
 from peer.options.installed import Registry
@@ -24,6 +23,7 @@ from peer.options.methods import (
 )
 from peer.options.solvers import PrivacyOptions
 from protocol.errors import ConfigError
+from protocol.suggest import did_you_mean
 
 __all__ = [
     "PRESETS",
@@ -327,5 +327,4 @@ def _explain(key: str, declared: Mapping[str, Rule]) -> str:
 
 
 def _suggest(word: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(word, known, n=3, cutoff=0.7)
-    return f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(known)}"
+    return did_you_mean(word, known, cutoff=0.7) or f"there are: {', '.join(known)}"

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 
 from peer.options.fields import check, number, rules
 from peer.work import Command, Evaluate, Inspect, Mix, Prepare, Publish, Train
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
+from protocol.suggest import of_all
 
 __all__ = ["Timing", "TimingTable", "read_timing"]
 
@@ -105,11 +105,7 @@ def _timing(where: str, table: object, base: Timing, more: tuple[str, ...] = ())
     for key, value in table.items():
         if key not in declared:
             known = [*declared, *more]
-            close = get_close_matches(str(key), known, n=3)
-            said = f"did you mean {' or '.join(close)}? " if close else ""
-            raise ConfigError(
-                f"[{where}] has no key {key!r}", hint=f"{said}there are: {', '.join(known)}"
-            )
+            raise ConfigError(f"[{where}] has no key {key!r}", hint=of_all(str(key), known))
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{where}.{key} = {value!r:.60}: it must be {declared[key]}")
         given[key] = float(declared[key].read(f"{where}.{key}", value))
