@@ -5,10 +5,9 @@ The tables of the run become lines of its manifest, where `name` stands for the 
 starts nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
 
 from peer.data.options import MakeOptions
 from peer.faults.feasible import check_rounds
@@ -17,6 +16,7 @@ from peer.faults.table import Fault
 from peer.options.attack import Attack
 from peer.options.fields import Value, shown
 from peer.options.recipe import defaults
+from peer.options.tables import FLAG, TEXT, Allowed, keyed, one_of, take, whole
 from peer.options.toml import read_toml
 from peer.roles import Exchange
 from peer.settings import Settings, complete
@@ -142,19 +142,19 @@ def _experiment(
     peers = _peers(tables.get("peer", []))
     faults = read_faults(tables.get("fault", []))
     check_rounds(faults, settings.run.rounds)
-    founders = _take(run, "run.founders", _whole(1, MAX_PEERS), default=None)
+    founders = take(run, "run.founders", whole(1, MAX_PEERS), default=None)
     compare = _table(tables, "compare", ("alone",))
     return Experiment(
         path=path,
         text=text,
-        name=peer_id(_take(run, "run.name", _text, default=path.stem)),
+        name=peer_id(take(run, "run.name", TEXT, default=path.stem)),
         explicit=explicit,
         settings=settings,
         founders=founders,
         data=_data(tables, path.parent, settings.run.seed),
         peers=peers,
         relay=_relay(tables, settings, peers),
-        alone=_take(compare, "compare.alone", _flag, default=False),
+        alone=take(compare, "compare.alone", FLAG, default=False),
         launch=_launch(
             _table(tables, "launch", ("threads", "gpu", "keep_state", "restart", "log"))
         ),
@@ -206,7 +206,7 @@ def _data(tables: Mapping[str, object], base: Path, seed: int) -> DataTable:
         if len(table) > 1:
             others = ", ".join(key for key in table if key != "shards")
             raise ConfigError(f"[data] has shards, which stands alone, and also {others}")
-        return DataTable(shards=base / _take(table, "data.shards", _text, default=""))
+        return DataTable(shards=base / take(table, "data.shards", TEXT, default=""))
     table["sources"] = table.pop("make")
     return DataTable(make=MakeOptions.from_mapping({"seed": seed, **table}, base=base))
 
@@ -217,17 +217,17 @@ def _peers(raw: object) -> tuple[PeerTable, ...]:
     peers = []
     for number, table in enumerate(raw, 1):
         where = f"peer {number}"
-        checked = _keyed(table, f"[[peer]] {number}", ("name", "data", "gpu", "attack"))
-        data = _take(checked, f"{where}.data", _text, default="")
+        checked = keyed(table, f"[[peer]] {number}", ("name", "data", "gpu", "attack"))
+        data = take(checked, f"{where}.data", TEXT, default="")
         if not data:
             raise ConfigError(f"[[peer]] {number} has no data", hint='data = "shard0", or a path')
-        name = peer_id(_take(checked, f"{where}.name", _text, default=Path(data).stem))
-        attack = _take(checked, f"{where}.attack", _text, default="")
+        name = peer_id(take(checked, f"{where}.name", TEXT, default=Path(data).stem))
+        attack = take(checked, f"{where}.attack", TEXT, default="")
         peers.append(
             PeerTable(
                 name=name,
                 data=data,
-                gpu=_take(checked, f"{where}.gpu", _gpu, default=None),
+                gpu=take(checked, f"{where}.gpu", _gpu, default=None),
                 attack=_attack(where, attack) if "attack" in checked else None,
             )
         )
@@ -251,7 +251,7 @@ def _relay(
     if "relay" not in tables:
         return None
     table = _table(tables, "relay", _RELAY_KEYS)
-    name = peer_id(_take(table, "relay.name", _text, default="relay"))
+    name = peer_id(take(table, "relay.name", TEXT, default="relay"))
     if name in {peer.name for peer in peers}:
         raise ConfigError(f"[relay] and a [[peer]] are both named {name}")
     if settings.recipe.aggregator.name == "none":
@@ -259,7 +259,7 @@ def _relay(
             f"[relay] has nothing to do: method {settings.method} has no aggregator",
             hint='name one, e.g. aggregator = "craft" in [relay]; `peer methods` lists them',
         )
-    return RelayTable(name=name, gpu=_take(table, "relay.gpu", _gpu, default="cpu"))
+    return RelayTable(name=name, gpu=take(table, "relay.gpu", _gpu, default="cpu"))
 
 
 def _without_relay(settings: Settings, explicit: Mapping[str, Value]) -> Iterator[str]:
@@ -282,11 +282,11 @@ def _without_relay(settings: Settings, explicit: Mapping[str, Value]) -> Iterato
 
 def _launch(table: Mapping[str, object]) -> LaunchTable:
     return LaunchTable(
-        threads=_take(table, "launch.threads", _whole(0, 1024), default=0),
-        gpu=_take(table, "launch.gpu", _gpu, default="0"),
-        keep_state=_take(table, "launch.keep_state", _flag, default=False),
-        restart=_take(table, "launch.restart", _whole(0, 1000), default=0),
-        log=_take(table, "launch.log", _one_of("warning", "info", "debug"), default="info"),
+        threads=take(table, "launch.threads", whole(0, 1024), default=0),
+        gpu=take(table, "launch.gpu", _gpu, default="0"),
+        keep_state=take(table, "launch.keep_state", FLAG, default=False),
+        restart=take(table, "launch.restart", whole(0, 1000), default=0),
+        log=take(table, "launch.log", one_of("warning", "info", "debug"), default="info"),
     )
 
 
@@ -297,16 +297,7 @@ def _table(
     tables: Mapping[str, object], name: str, keys: Sequence[str] | None
 ) -> Mapping[str, object]:
     """Take a table, empty where it is missing; `keys` None allows any."""
-    return _keyed(tables.get(name, {}), f"[{name}]", keys)
-
-
-def _keyed(table: object, where: str, keys: Sequence[str] | None) -> Mapping[str, object]:
-    if not isinstance(table, dict):
-        raise ConfigError(f"{where} must be a table, got {table!r:.60}")
-    for key in table:
-        if keys is not None and key not in keys:
-            raise ConfigError(f"{where} has no key {key!r}", hint=of_all(key, keys))
-    return table
+    return keyed(tables.get(name, {}), f"[{name}]", keys)
 
 
 def _scalar(key: str, value: object) -> Value:
@@ -315,42 +306,7 @@ def _scalar(key: str, value: object) -> Value:
     return value
 
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What a value of a table may be."""
-
-    said: str
-    fits: Callable[[Any], bool]
-
-
-def _take(table: Mapping[str, object], where: str, kind: _Kind, *, default: T) -> T:
-    """Take the value of the last word of `where`, of the type of the default where it has one."""
-    key = where.rpartition(".")[2]
-    if key not in table:
-        return default
-    value: Any = table[key]
-    if not kind.fits(value):
-        raise ConfigError(f"{where} = {value!r:.60}: must be {kind.said}")
-    taken: T = value
-    return taken
-
-
-def _whole(low: int, high: int) -> _Kind:
-    return _Kind(
-        f"a whole number from {low} to {high}", lambda v: type(v) is int and low <= v <= high
-    )
-
-
-def _one_of(*words: str) -> _Kind:
-    return _Kind(f"one of {', '.join(words)}", lambda v: v in words)
-
-
-_text = _Kind("a text", lambda v: isinstance(v, str) and 0 < len(v) <= 1000)
-_flag = _Kind("true or false", lambda v: isinstance(v, bool))
-_gpu = _Kind(
+_gpu = Allowed(
     '"cpu" or the number of a GPU, as a text',
     lambda v: isinstance(v, str) and (v == "cpu" or (v.isdecimal() and len(v) <= 3)),
 )

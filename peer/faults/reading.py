@@ -1,11 +1,12 @@
 """The `[[fault]]` tables of a file, checked and typed. Reads no file, carries nothing out."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from peer.faults.table import RULES, Fault, Kind, KindRule, Link, Span
+from peer.options.tables import FLAG, Allowed, keyed, whole
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
 from protocol.suggest import of_all
@@ -20,46 +21,29 @@ MAX_SECONDS = 31_536_000.0  # a year
 _ENDS = ("until_round", "for_rounds", "until_s", "for_s")
 
 
-@dataclass(frozen=True, slots=True)
-class _Allowed:
-    """What a key's value may be."""
-
-    said: str
-    fits: Callable[[Any], bool]
-
-
 def _is_number(value: object, low: float, high: float) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
-def _round(low: int) -> _Allowed:
-    return _Allowed(
-        f"a whole number from {low} to {MAX_ROUND}",
-        lambda v: type(v) is int and low <= v <= MAX_ROUND,
-    )
+def _seconds(low: float, said: str) -> Allowed:
+    return Allowed(said, lambda v: _is_number(v, low, MAX_SECONDS))
 
 
-def _seconds(low: float, said: str) -> _Allowed:
-    return _Allowed(said, lambda v: _is_number(v, low, MAX_SECONDS))
-
-
-_share = _Allowed("a number in (0, 1]", lambda v: _is_number(v, 0.0, 1.0) and v > 0)
-_positive_s = _Allowed(
-    "seconds, more than 0", lambda v: _is_number(v, 0.0, MAX_SECONDS) and v > 0.0
-)
-_VALUES: Mapping[str, _Allowed] = {
-    "at_round": _round(1),
-    "until_round": _round(2),
-    "for_rounds": _round(1),
+_share = Allowed("a number in (0, 1]", lambda v: _is_number(v, 0.0, 1.0) and v > 0)
+_positive_s = Allowed("seconds, more than 0", lambda v: _is_number(v, 0.0, MAX_SECONDS) and v > 0.0)
+_VALUES: Mapping[str, Allowed] = {
+    "at_round": whole(1, MAX_ROUND),
+    "until_round": whole(2, MAX_ROUND),
+    "for_rounds": whole(1, MAX_ROUND),
     "at_s": _seconds(0.0, "seconds since round 1 began, 0 or more"),
     "until_s": _positive_s,
     "for_s": _positive_s,
     "rate": _share,
     "rejoin": _share,
     "seconds": _seconds(0.0, "seconds, 0 or more"),
-    "factor": _Allowed("a number above 1", lambda v: _is_number(v, 1.0, 1e6) and v > 1.0),
-    "mbit": _Allowed("megabits a second, more than 0", lambda v: _is_number(v, 0.0, 1e9) and v > 0),
-    "one_way": _Allowed("true or false", lambda v: isinstance(v, bool)),
+    "factor": Allowed("a number above 1", lambda v: _is_number(v, 1.0, 1e6) and v > 1.0),
+    "mbit": Allowed("megabits a second, more than 0", lambda v: _is_number(v, 0.0, 1e9) and v > 0),
+    "one_way": FLAG,
 }
 
 
@@ -115,7 +99,7 @@ class _Reader:
         self._where = f"[[fault]] {self.number}"
 
     def fault(self) -> Fault:
-        table = self._table()
+        table = keyed(self.raw, self._where, None)
         kind = self._kind(table)
         self._where = f"[[fault]] {self.number} ({kind})"
         rule = RULES[kind]
@@ -139,11 +123,6 @@ class _Reader:
     def _error(self, text: str, *, hint: str = "") -> ConfigError:
         return ConfigError(f"{self._where} {text}", hint=hint)
 
-    def _table(self) -> Mapping[str, Any]:
-        if not isinstance(self.raw, dict):
-            raise self._error(f"must be a table, got {self.raw!r:.60}")
-        return self.raw
-
     def _kind(self, table: Mapping[str, Any]) -> Kind:
         kinds = [kind.value for kind in Kind]
         seen = table.get("kind")
@@ -158,9 +137,7 @@ class _Reader:
         own = (*rule.needs, *rule.may, *(("peer",) if "peers" in rule.needs + rule.may else ()))
         ends = [end for end in _ENDS if rule.lasts and _unit(end) in rule.units]
         known = list(dict.fromkeys(("kind", *rule.units, *ends, *own)))
-        for key in table:
-            if key not in known:
-                raise self._error(f"has no key {key!r}", hint=of_all(key, known))
+        keyed(table, self._where, known)
         for key in rule.needs:
             if key not in table and not (key == "peers" and "peer" in table):
                 raise self._error(f"needs {key}", hint=f"it {rule.says}" if rule.says else "")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from peer.options.fields import check, number, rules
+from peer.options.tables import FLAG, keyed, take
 from peer.work import Command, Evaluate, Inspect, Mix, Prepare, Publish, Train
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
-from protocol.suggest import of_all
 
 __all__ = ["Timing", "TimingTable", "read_timing"]
 
@@ -81,12 +81,9 @@ def read_timing(raw: object) -> TimingTable:
     Raises:
         ConfigError: a key or value that is not allowed; the text names the table and the key.
     """
-    if not isinstance(raw, dict):
-        raise ConfigError(f"[timing] must be a table, got {raw!r:.60}")
-    table = dict(raw)
-    calibrate = table.pop("calibrate", False)
-    if not isinstance(calibrate, bool):
-        raise ConfigError(f"timing.calibrate = {calibrate!r:.60}: must be true or false")
+    table = dict(keyed(raw, "[timing]", None))
+    calibrate = take(table, "timing.calibrate", FLAG, default=False)
+    table.pop("calibrate", None)
     peers = table.pop("peers", {})
     if not isinstance(peers, dict):
         raise ConfigError("[timing.peers] must hold a table for each peer, [timing.peers.NAME]")
@@ -98,14 +95,9 @@ def read_timing(raw: object) -> TimingTable:
 
 
 def _timing(where: str, table: object, base: Timing, more: tuple[str, ...] = ()) -> Timing:
-    if not isinstance(table, dict):
-        raise ConfigError(f"[{where}] must be a table, got {table!r:.60}")
     declared = rules(Timing)
     given: dict[str, float] = {}
-    for key, value in table.items():
-        if key not in declared:
-            known = [*declared, *more]
-            raise ConfigError(f"[{where}] has no key {key!r}", hint=of_all(str(key), known))
+    for key, value in keyed(table, f"[{where}]", [*declared, *more]).items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{where}.{key} = {value!r:.60}: it must be {declared[key]}")
         given[key] = float(declared[key].read(f"{where}.{key}", value))
