@@ -8,6 +8,7 @@ from peer.data import ShardFacts
 from peer.display import Display
 from peer.effects import Compared, Happened, Lobby, Started
 from peer.entries import Past
+from peer.layout import check_run
 from peer.ledger import EVENTS, Ledger, read_events
 from peer.options.attack import Attack
 from peer.options.solvers import PrivacyOptions
@@ -17,7 +18,6 @@ from peer.settings import Settings
 from peer.summary import summarise
 from peer.work import Prepared, Score
 from protocol.clock import wall_s
-from protocol.errors import ConfigError
 from protocol.ids import PeerId
 
 __all__ = ["Chronicle", "began_in", "run_in"]
@@ -82,12 +82,7 @@ class Chronicle:
         Raises:
             ConfigError: it holds another run, or cannot be written.
         """
-        before = run_in(directory)
-        if before not in ("", run.hex()):
-            raise ConfigError(
-                f"{directory} holds another run ({before[:8]})",
-                hint="move it away, or give --out another folder",
-            )
+        check_run(directory, run_in(directory), run)
         records = past.records if past is not None else ()
         self._ledger = Ledger(
             directory,

@@ -25,6 +25,7 @@ from peer.container import header_of
 from peer.durable import DRAFT, Appender, step, sync_file, write_whole
 from peer.entries import ENTRIES, Collected, Entry, Finished, Good, Past, WrittenRecord, record_of
 from peer.layout import (
+    check_run,
     inbox_folder,
     journal_folder,
     memory_file,
@@ -225,11 +226,7 @@ def _read(directory: Path, path: Path, run: bytes) -> Entry:
         raise _Torn(f"{path} is of another version: {error}") from None
     if isinstance(entry, WrittenRecord):
         raise _Torn(f"{path} is no entry")
-    if entry.run != run:
-        raise ConfigError(
-            f"{directory} holds another run ({entry.run.hex()[:8]})",
-            hint="move it away, or give --out another folder",
-        )
+    check_run(directory, entry.run.hex(), run)
     return _moved(entry, directory, absolute=True)
 
 

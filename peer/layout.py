@@ -1,10 +1,12 @@
-"""Where what lies in a peer's run directory. Names only: no IO, no torch."""
+"""Where what lies in a peer's run directory, and whose it is. Names only: no IO, no torch."""
 
 from pathlib import Path
 
+from protocol.errors import ConfigError
 from protocol.wire.messages import Part
 
 __all__ = [
+    "check_run",
     "inbox_folder",
     "journal_folder",
     "memory_file",
@@ -17,6 +19,28 @@ __all__ = [
     "state_folder",
     "view_file",
 ]
+
+
+def check_run(
+    directory: Path,
+    before: str,
+    run: bytes,
+    *,
+    hint: str = "move it away, or give --out another folder",
+) -> None:
+    """Keep one run out of the directory of another.
+
+    Args:
+        directory: the peer's own.
+        before: the run that is in it, in hex; empty where none is.
+        run: the one that is joined.
+        hint: what the person can do.
+
+    Raises:
+        ConfigError: they differ.
+    """
+    if before not in ("", run.hex()):
+        raise ConfigError(f"{directory} holds another run ({before[:8]})", hint=hint)
 
 
 def state_folder(directory: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from peer.chronicle import run_in
 from peer.entries import Past
 from peer.journal import has_journal, read_past
-from peer.layout import state_folder
+from peer.layout import check_run, state_folder
 from peer.ledger import EVENTS, INFLUENCE, SUMMARY
 from peer.work import Prepare
 from protocol.errors import ConfigError
@@ -18,6 +18,7 @@ from protocol.errors import ConfigError
 __all__ = ["OWN_FILES", "order_from", "take_up"]
 
 MODEL = "model.safetensors"
+_ANEW = "--force to remove what is there and start anew"
 OWN_FILES = (EVENTS, INFLUENCE, SUMMARY, MODEL)  # beside the state; the log goes on
 
 
@@ -38,16 +39,12 @@ def take_up(directory: Path, run: bytes, *, resume: bool, force: bool) -> Past:
         _clear(directory)
         return Past()
     before = run_in(directory)
-    if before not in ("", run.hex()):
-        raise ConfigError(
-            f"{directory} holds another run ({before[:8]})",
-            hint="give --out another folder, or --force to remove what is there and start anew",
-        )
+    check_run(directory, before, run, hint=f"give --out another folder, or {_ANEW}")
     past = _past(directory, run)
     if not resume and (before or has_journal(directory)):
         raise ConfigError(
             f"{directory} holds this run already: {_told(past)}",
-            hint="give --resume to go on, or --force to remove what is there and start anew",
+            hint=f"give --resume to go on, or {_ANEW}",
         )
     return past
 
