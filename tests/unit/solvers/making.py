@@ -14,16 +14,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from peer.aggregators.base import Aggregator
 from peer.examples import Examples
 from peer.models.describe import describe
 from peer.models.split import SplitModel
 from peer.options.methods import TrainOptions
+from peer.options.solvers import DescentOptions, SgdOptions
 from peer.seeding import forked
 from peer.solvers.base import Solver
+from peer.solvers.sgd import Sgd
 from peer.task import LocalTask
-from protocol.params import Params, State, weighted_mean
-from protocol.round import Start, Trained
-from tests.unit.methods.making import CPU, silent
+from protocol.ids import PeerId
+from protocol.params import NO_STATE, Params, State, weighted_mean
+from protocol.round import Contribution, Start, Trained
+from tests.unit.methods.making import CPU, silent, small_model, small_task
 
 Matrix = NDArray[np.float64]  # (classes, features + 1)
 Batch = tuple[
@@ -91,6 +95,33 @@ def average(start: Start, results: list[Trained]) -> Start:
         weighted_mean((t.params, t.num_examples) for t in results),
         weighted_mean((t.buffers, t.num_examples) for t in results),
     )
+
+
+def of_aggregator(aggregator: Aggregator, start: Start, peers: int) -> Server:
+    """What an aggregator makes of the results, with what it remembers from round to round."""
+    state: list[State] = [aggregator.init(start)]
+    roster = [PeerId(str(peer)) for peer in range(peers)]
+
+    def serve(start: Start, results: list[Trained]) -> Start:
+        contributions = [
+            Contribution(sender=name, round_no=1, base=b"", degree=1, trained=trained)
+            for name, trained in zip(roster, results, strict=True)
+        ]
+        done, state[0] = aggregator.aggregate(state[0], start, contributions, roster)
+        return done.start
+
+    return serve
+
+
+def beside_sgd(
+    solver: Solver, descent: DescentOptions, norm_layer: str, *, size: int = 10
+) -> tuple[Trained, Trained]:
+    """One round of this solver on a small model, and of plain SGD on the same."""
+    task = small_task(solver.adapt(small_model(norm_layer)), size=size)
+    start = task.model.start
+    ours, _ = solver.train(NO_STATE, start, task, 3, silent)
+    plain, _ = Sgd(SgdOptions(descent=descent)).train(NO_STATE, start, task, 3, silent)
+    return ours, plain
 
 
 def federate(

@@ -5,14 +5,14 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own name for it
 from torch import Tensor, nn
 
-from peer.options.solvers import DescentOptions, FedAlignOptions, SgdOptions
+from peer.options.solvers import DescentOptions, FedAlignOptions
 from peer.solvers.fedalign import FedAlign, strongest
-from peer.solvers.sgd import Sgd
 from peer.solvers.thin import ThinStage
 from protocol.params import NO_STATE, Params
 from tests.unit.methods.making import silent, small_model, small_task
 from tests.unit.solvers.making import (
     SIZES,
+    beside_sgd,
     equal,
     federate,
     seed_of,
@@ -83,19 +83,13 @@ def test_three_rounds_are_those_of_the_twin() -> None:
 @pytest.mark.parametrize("norm_layer", ["none", "batch"])
 def test_without_the_term_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
     solver = FedAlign(FedAlignOptions(descent=PLAIN, mu=0.0))
-    task = small_task(solver.adapt(small_model(norm_layer)), size=10)
-    start = task.model.start
-    ours, _ = solver.train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
+    ours, plain = beside_sgd(solver, PLAIN, norm_layer)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
 
 
 def test_the_thin_pass_moves_no_statistics() -> None:
-    task = small_task(small_model("batch"), size=4)  # one step
-    start = task.model.start
-    ours, _ = ALIGN.train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
+    ours, plain = beside_sgd(ALIGN, PLAIN, "batch", size=4)  # one step
     equal(ours.buffers, plain.buffers)
     assert not torch.equal(ours.params["body.0.weight"], plain.params["body.0.weight"])
 

@@ -12,16 +12,15 @@ from peer.solvers.feddyn import FedDyn
 from peer.solvers.sgd import Sgd
 from peer.solvers.slopes import clipped, length
 from peer.task import LocalTask
-from protocol.ids import PeerId
-from protocol.params import Params, State, add, norm, sub
-from protocol.round import Contribution, Start, Trained
+from protocol.params import Params, add, norm, sub
+from protocol.round import Start
 from tests.unit.methods.making import silent, small_model, small_task
 from tests.unit.solvers.making import (
-    Server,
     close,
     equal,
     federate,
     matrix,
+    of_aggregator,
     regression,
     slope_at,
     tasks,
@@ -30,22 +29,6 @@ from tests.unit.solvers.making import (
 
 LR, ALPHA = 0.3, 0.4
 OPTIONS = FedDynOptions(descent=DescentOptions(lr=LR), alpha=ALPHA)
-
-
-def with_server(start: Start, peers: int) -> Server:
-    server = FedDynServer()
-    state: list[State] = [server.init(start)]
-    roster = [PeerId(str(peer)) for peer in range(peers)]
-
-    def serve(start: Start, results: list[Trained]) -> Start:
-        contributions = [
-            Contribution(sender=name, round_no=1, base=b"", degree=1, trained=trained)
-            for name, trained in zip(roster, results, strict=True)
-        ]
-        done, state[0] = server.aggregate(state[0], start, contributions, roster)
-        return done.start
-
-    return serve
 
 
 def test_three_rounds_are_those_of_the_twin() -> None:
@@ -63,7 +46,7 @@ def test_three_rounds_are_those_of_the_twin() -> None:
             ends.append(w)
         h = h - ALPHA / 2 * sum(w - theta for w in ends)
         theta = sum(ends) / 2 - h / ALPHA
-    outcome = federate(FedDyn(OPTIONS), problems, with_server(start, 2))
+    outcome = federate(FedDyn(OPTIONS), problems, of_aggregator(FedDynServer(), start, 2))
     close(outcome.start.params, theta)
     for peer in (0, 1):
         close(outcome.states[peer]["gradient"], gradient[peer])
@@ -109,7 +92,7 @@ def test_at_the_common_minimum_nothing_moves() -> None:
 def test_quadratics_are_led_to_the_common_minimum_where_fedavg_stays_off_it() -> None:
     problems, descent = quadratics(), DescentOptions(lr=0.5, epochs=10)
     expected = common_minimum(problems)
-    serve = with_server(problems[0].model.start, 2)
+    serve = of_aggregator(FedDynServer(), problems[0].model.start, 2)
     outcome = federate(
         FedDyn(FedDynOptions(descent=descent, alpha=0.5)), problems, serve, rounds=10
     )

@@ -12,6 +12,7 @@ from peer.solvers.slopes import pulled
 from protocol.params import NO_STATE, Params, add, norm, scale, sub
 from tests.unit.methods.making import silent, small_model, small_task
 from tests.unit.solvers.making import (
+    beside_sgd,
     close,
     equal,
     federate,
@@ -53,10 +54,7 @@ def test_the_gradient_of_the_penalty_is_mu_times_the_way_from_the_start() -> Non
 
 @pytest.mark.parametrize("norm_layer", ["none", "batch"])
 def test_without_a_pull_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
-    task = small_task(small_model(norm_layer), size=10)
-    start = task.model.start
-    ours, _ = FedProx(FedProxOptions(descent=PLAIN, mu=0.0)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
+    ours, plain = beside_sgd(FedProx(FedProxOptions(descent=PLAIN, mu=0.0)), PLAIN, norm_layer)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
     assert ours.nova_a == plain.nova_a == 3.0

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from peer.options.solvers import DescentOptions, FedSamOptions, SgdOptions
+from peer.options.solvers import DescentOptions, FedSamOptions
 from peer.solvers.fedsam import FedSam
-from peer.solvers.sgd import Sgd
 from peer.solvers.slopes import length, scaled
-from protocol.params import NO_STATE, norm
-from tests.unit.methods.making import linear_point, silent, small_model, small_task
+from protocol.params import norm
+from tests.unit.methods.making import linear_point
 from tests.unit.solvers.making import (
+    beside_sgd,
     close,
     equal,
     federate,
@@ -45,19 +45,14 @@ def test_three_rounds_are_those_of_the_twin() -> None:
 
 @pytest.mark.parametrize("norm_layer", ["none", "batch"])
 def test_without_a_step_uphill_it_is_sgd_bit_for_bit(norm_layer: str) -> None:
-    task = small_task(small_model(norm_layer), size=10)
-    start = task.model.start
-    ours, _ = FedSam(FedSamOptions(descent=PLAIN, rho=0.0)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
+    ours, plain = beside_sgd(FedSam(FedSamOptions(descent=PLAIN, rho=0.0)), PLAIN, norm_layer)
     equal(ours.params, plain.params)
     equal(ours.buffers, plain.buffers)
 
 
 def test_the_second_pass_moves_no_statistics() -> None:
-    task = small_task(small_model("batch"), size=4)  # one step
-    start = task.model.start
-    ours, _ = FedSam(FedSamOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
-    plain, _ = Sgd(SgdOptions(descent=PLAIN)).train(NO_STATE, start, task, 3, silent)
+    solver = FedSam(FedSamOptions(descent=PLAIN))
+    ours, plain = beside_sgd(solver, PLAIN, "batch", size=4)  # one step
     equal(ours.buffers, plain.buffers)
     assert ours.buffers["body.1.num_batches_tracked"] == 1
     assert not torch.equal(ours.params["head.weight"], plain.params["head.weight"])

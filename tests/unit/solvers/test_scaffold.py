@@ -9,9 +9,8 @@ from peer.options.solvers import DescentOptions, SgdOptions
 from peer.solvers.base import Opening
 from peer.solvers.scaffold import Scaffold
 from peer.solvers.sgd import Sgd
-from protocol.ids import PeerId
-from protocol.params import NO_STATE, Params, State, norm, sub
-from protocol.round import Contribution, Start, Trained
+from protocol.params import NO_STATE, Params, norm, sub
+from protocol.round import Start, Trained
 from tests.unit.methods.making import silent, small_model, small_task
 from tests.unit.solvers.making import (
     Batch,
@@ -20,6 +19,7 @@ from tests.unit.solvers.making import (
     equal,
     federate,
     matrix,
+    of_aggregator,
     regression,
     seed_of,
     slope_at,
@@ -33,19 +33,13 @@ PLAIN = DescentOptions(lr=LR)
 
 def with_server(start: Start, peers: int) -> tuple[Server, list[Params]]:
     """The common half over rounds, and the variate that it sent after each."""
-    server = ScaffoldServer()
-    state: list[State] = [server.init(start)]
+    aggregated = of_aggregator(ScaffoldServer(), start, peers)
     sent: list[Params] = []
-    roster = [PeerId(str(peer)) for peer in range(peers)]
 
     def serve(start: Start, results: list[Trained]) -> Start:
-        contributions = [
-            Contribution(sender=name, round_no=1, base=b"", degree=1, trained=trained)
-            for name, trained in zip(roster, results, strict=True)
-        ]
-        done, state[0] = server.aggregate(state[0], start, contributions, roster)
-        sent.append(done.start.extras)
-        return done.start
+        then = aggregated(start, results)
+        sent.append(then.extras)
+        return then
 
     return serve, sent
 
