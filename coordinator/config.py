@@ -1,7 +1,6 @@
 """What a person asked of a coordinator, and the book that it opens: a new run or one resumed."""
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from coordinator.book import Book
 from protocol.errors import ConfigError
 from protocol.ids import RunId, peer_id
 from protocol.manifest import Manifest, conflicts, differences, parse_assignment
+from protocol.tomltext import read_toml
 from protocol.transport.addresses import HostPort, parse_host_port
 from protocol.wire.messages import MAX_MEMBERS
 
@@ -22,7 +22,6 @@ _T = TypeVar("_T", int, str)
 DEFAULT_PORT = 7733
 DEFAULT_BIND = HostPort("0.0.0.0", DEFAULT_PORT)  # noqa: S104 - other hosts must reach it
 DEFAULT_FOUNDERS = 2
-MAX_EXPERIMENT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +64,7 @@ def read_config(
         ConfigError: one of them is out of bounds, or the file cannot be read.
         AddressError: `bind` or `advertise` is no address.
     """
-    tables = _tables(experiment) if experiment else {}
+    tables = read_toml(experiment)[1] if experiment else {}
     run = tables.get("run", {})
     if not isinstance(run, Mapping):
         raise ConfigError(f"{experiment}: run must be a table, [run]")
@@ -117,19 +116,6 @@ def resume(book: Book, config: Config) -> None:
         )
     if not book.settled:
         book.options = book.options.over(config.options)
-
-
-def _tables(path: Path) -> Mapping[str, object]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_EXPERIMENT_BYTES + 1)
-        if len(content) > MAX_EXPERIMENT_BYTES:
-            raise ConfigError(f"{path} is over {MAX_EXPERIMENT_BYTES} bytes")
-        return tomllib.loads(content.decode())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
 
 
 def _typed(run: Mapping[str, object], name: str, kind: type[_T]) -> _T | None:

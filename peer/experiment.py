@@ -17,13 +17,13 @@ from peer.options.attack import Attack
 from peer.options.fields import Value, shown
 from peer.options.recipe import defaults
 from peer.options.tables import FLAG, TEXT, Allowed, keyed, one_of, take, whole
-from peer.options.toml import read_toml
 from peer.roles import Exchange
 from peer.settings import Settings, complete
 from peer.simulation.timing import TimingTable, read_timing
 from protocol.errors import ConfigError, OperatorError
 from protocol.ids import PeerId, peer_id
 from protocol.suggest import of_all
+from protocol.tomltext import read_toml
 from protocol.topology import parse_topology
 from protocol.wire.messages import MAX_MEMBERS
 
@@ -173,13 +173,14 @@ def _manifest_lines(
             lines[f"run.{key}"] = _scalar(f"run.{key}", run[key])
     if "run.topology" in lines:
         lines["run.topology"] = _topology(str(lines["run.topology"]), base)
-    if aggregator := _table(tables, "relay", _RELAY_KEYS).get("aggregator"):
-        lines["aggregator"] = _scalar("relay.aggregator", aggregator)
+    relay = _table(tables, "relay", _RELAY_KEYS)
+    if "aggregator" in relay:
+        lines["aggregator"] = take(relay, "relay.aggregator", TEXT, default="")
     for table in (*METHOD_TABLES, *OPTION_TABLES):
         for key, value in _table(tables, table, None).items():
             own = key == "name" and table in (*METHOD_TABLES, "model")
             line = table if own else f"{table}.{key}"
-            if lines.get(line, value) != value:
+            if line in lines and lines[line] != value:
                 raise ConfigError(
                     f"[{table}] {key} is {value!r:.60}, but [relay] {table} is {lines[line]!r:.60}",
                     hint="a run has one aggregator: name it once",

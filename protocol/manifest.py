@@ -96,6 +96,8 @@ class Manifest(Mapping[str, Scalar]):
             lines[key] = value
         relay = tables.get("relay")
         named = relay.get("aggregator") if isinstance(relay, Mapping) else None
+        if named is not None and not isinstance(named, str):
+            raise ConfigError(f"[relay] aggregator = {named!r:.60}: it must be a name")
         if named is not None and lines.setdefault("aggregator", named) != named:
             raise ConfigError("[aggregator] and [relay] name different aggregators")
         return cls(lines)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from peer.faults.reading import read_faults
 from peer.faults.table import Fault
-from peer.options.toml import read_toml
 from protocol.errors import ConfigError, OperatorError
+from protocol.tomltext import read_toml
 
 __all__ = ["load_faults"]
 

@@ -134,7 +134,13 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         ("[timing]\ncalibrate = 1\n" + DATA, "timing.calibrate = 1: must be true or false"),
         ("[timing]\npeers = 3\n" + DATA, r"\[timing.peers\] must hold a table"),
         ("[timing.peers.a]\nmix = 1\n" + DATA, r"\[timing.peers.a\] has no key 'mix'"),
+        ("[solver]\nlr = nan\n" + DATA, r"solver.lr = nan cannot be used: it must be a number in"),
+        ("[pace]\ngrace_s = inf\n" + DATA, "pace.grace_s = inf cannot be used"),
+        ("[method]\nname = nan\n" + DATA, "no method 'nan'"),
+        ("[solver]\nlr = 0x" + "f" * 5000 + "\n" + DATA, "solver.lr is a whole number that does"),
         ('[relay]\naggregator = "kraft"\n' + DATA, "kraft"),
+        ('[relay]\naggregator = ""\n' + DATA, "relay.aggregator = '': must be a text"),
+        ("[relay]\naggregator = 0\n" + DATA, "relay.aggregator = 0: must be a text"),
         ('[relay]\ngpus = "1"\n' + DATA, r"\[relay\] has no key 'gpus'.*did you mean gpu"),
         (
             '[method]\nname = "fedc2i"\n[relay]\n' + DATA,

@@ -73,6 +73,11 @@ def test_a_port_that_is_no_port_is_told() -> None:
         ("[run]\nfounders = true", "run.founders = True must be a int"),
         ("run = 3", "run must be a table"),
         ("[solver]\nlr = [1]", "solver.lr is a list"),
+        ("[solver]\nlr = nan", "solver.lr = nan is not a finite number"),
+        ('[relay]\naggregator = ["craft"]', r"relay\] aggregator = \['craft'\]: it must be a name"),
+        ("[relay]\naggregator = nan", "aggregator = nan: it must be a name"),
+        ("[run]\nfounders = 0x" + "f" * 5000, "run.founders is a whole number that does not fit"),
+        ("solver." + "a." * 3000 + "b = 1", "nest deeper than 16"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, fault: str) -> None:
