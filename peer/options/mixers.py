@@ -21,10 +21,18 @@ class FedC2IOptions:
         "both", "both | client | class", "weigh whole models, rows of the classifier, or each"
     )
     absent: Literal["formula", "client"] = choice(
-        "formula", "formula | client", "rows of classes not owned: own weights, or the client's"
+        "formula",
+        "formula | client",
+        "rows of classes not owned: own weights, or the client's",
+        only=Only("level", "both | class"),
     )
     include_self: bool = flag("true", "the own model is among those averaged and weighed")
-    memory: float = number(0.0, "[0, 1)", "share of the losses of earlier rounds in those weighed")
+    memory: float = number(
+        0.0,
+        "[0, 1)",
+        "share of the losses of earlier rounds in those weighed",
+        only=Only("gamma", "(0, inf)"),
+    )
 
     def __post_init__(self) -> None:
         check(self)
