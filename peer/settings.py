@@ -23,7 +23,16 @@ from protocol.suggest import did_you_mean
 from protocol.topology import DEFAULT_TOPOLOGY, Topology, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
-__all__ = ["DEFAULT_MODEL", "DEFAULT_PRESET", "FAULTS", "Settings", "advised", "complete", "typed"]
+__all__ = [
+    "DEFAULT_MODEL",
+    "DEFAULT_PRESET",
+    "FAULTS",
+    "Settings",
+    "advised",
+    "complete",
+    "typed",
+    "wished",
+]
 
 DEFAULT_PRESET = "kinfolk"
 DEFAULT_MODEL = "lenet5"
@@ -59,6 +68,7 @@ _METHOD_SECTIONS = ("mixer", "solver", "aggregator", "mix", "train", "serve")
 # Any text; checked where it is used.
 _WORDS = ("method", "model", "run.topology", "data.input", FAULTS)
 _COUNTS = ("wire", "data.classes")
+_NEEDED = ("method", "model", "run.topology")  # beside those that a recipe needs
 
 
 def _group_rules() -> dict[str, Rule]:
@@ -81,6 +91,24 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
         ConfigError: an unknown key, a value that is not allowed, parts that do not fit, or a line
             that another one of its table leaves without use.
     """
+    flat = _whole(explicit)
+    refuse_unused(flat, _all_rules(flat), flat.keys())
+    return flat
+
+
+def wished(explicit: Mapping[str, Value]) -> dict[str, Value]:
+    """What a person typed, in the types of a manifest, for a run whose other lines others may set.
+
+    Raises:
+        ConfigError: as `complete` with defaults for the rest; but a line that only another one
+            leaves without use is refused where that one was typed too.
+    """
+    flat = _whole(explicit)
+    refuse_unused(flat, _all_rules(flat), explicit.keys())
+    return {key: flat[key] for key in explicit}
+
+
+def _whole(explicit: Mapping[str, Value]) -> dict[str, Value]:
     flat: dict[str, Value] = {key: rule.default for key, rule in _group_rules().items()}
     flat |= {"wire": WIRE_VERSION, "run.topology": DEFAULT_TOPOLOGY, "model": DEFAULT_MODEL}
     flat |= {"method": DEFAULT_PRESET, FAULTS: NO_FAULTS, **_of_no_method(explicit)}
@@ -89,7 +117,6 @@ def complete(explicit: Mapping[str, Value]) -> dict[str, Value]:
     flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
     check_model(str(flat["model"]), str(flat["model.norm"]))
     Settings.read(flat)
-    refuse_unused(flat, _all_rules(flat))
     return dict(sorted(flat.items()))
 
 
@@ -134,10 +161,12 @@ def _of_no_method(explicit: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _count(key: str, value: Value) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise ConfigError(f"{key} = {value} cannot be used: it must be a whole number") from None
+    text = str(value).strip()
+    if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise ConfigError(
+            f"{key} = {text:.60} cannot be used: it must be a whole number from 0 to 999999"
+        )
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +201,7 @@ class Settings:
         """Make a whole manifest typed.
 
         Raises:
-            ConfigError: a value is not allowed.
+            ConfigError: a value is not allowed, or a line is missing that has no default.
             RefusedError: the run speaks another version of the wire.
         """
         wire = flat.get("wire", WIRE_VERSION)
@@ -181,6 +210,12 @@ class Settings:
                 f"the run speaks wire version {wire}, this peer speaks {WIRE_VERSION}",
                 hint="install the same version of kinfolk on every host",
             )
+        for key in _NEEDED:
+            if key not in flat:
+                raise ConfigError(
+                    f"the run's manifest has no line {key}",
+                    hint="whoever settled it runs another version, or does harm: start a new run",
+                )
         groups = {group: _group(group, flat) for group in _GROUPS}
         topology = parse_topology(str(flat["run.topology"]))
         recipe = read({k: v for k, v in flat.items() if _is_of_method(k)})
@@ -218,7 +253,7 @@ class Settings:
             admit=build(AdmitOptions, groups["admit"]),
             share=share,
             input_shape=_shape(str(flat.get("data.input", ""))),
-            num_classes=int(flat.get("data.classes", 0)),
+            num_classes=_count("data.classes", flat.get("data.classes", 0)),
             flat=dict(flat),
         )
 
@@ -233,9 +268,11 @@ def _group(group: str, flat: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _shape(text: str) -> tuple[int, ...]:
+    """Channels, height and width: (3,), each from 1 to 99999; () of an empty text."""
     if not text:
         return ()
     parts = text.split("x")
-    if not all(p.isdecimal() and int(p) > 0 for p in parts):
-        raise ConfigError(f"data.input = {text} cannot be used: it must be like 3x28x28")
+    fits = [p.isascii() and p.isdecimal() and len(p) <= 5 and int(p) > 0 for p in parts]
+    if fits != [True] * 3:
+        raise ConfigError(f"data.input = {text:.60} cannot be used: it must be like 3x28x28")
     return tuple(int(p) for p in parts)

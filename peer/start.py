@@ -25,7 +25,7 @@ from peer.options.attack import Attack
 from peer.options.fields import Value
 from peer.roles import Role
 from peer.runtime import Runtime, Sockets
-from peer.settings import FAULTS, complete, typed
+from peer.settings import FAULTS, typed, wished
 from protocol.clock import Clock, MonotonicClock, wall_s
 from protocol.errors import AddressError, ConfigError, DataError
 from protocol.home import FoundJoin, find_home, find_join
@@ -289,8 +289,7 @@ def wishes_of(typed: Mapping[str, Value], facts: ShardFacts) -> dict[str, Value]
     }
     if len(facts.card.classes) < 2:
         raise DataError(f"{facts.path} has one class only; a classifier needs two")
-    whole = complete(explicit)
-    return {key: whole[key] for key in explicit}
+    return wished(explicit)
 
 
 def _name(typed: str | None, default: str) -> PeerId:

@@ -8,7 +8,7 @@ table* (the method, the model) leaves without use is told and goes on: the table
 for nothing, and is neither.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from peer.options.fields import Rule, Value, shown
@@ -22,7 +22,7 @@ __all__ = ["refuse_unused", "unused"]
 
 _OF_EXCHANGE = (  # what two peers have to do with each other
     *("run.topology", "share.codec", "share.topk", "admit.finite", "admit.norm", "mix.buffers"),
-    *("pace.mode", "pace.quorum", "pace.grace_s", "pace.bound_s"),
+    *("pace.mode", "pace.quorum", "pace.grace_s", "pace.bound_s", "pace.silence_s", "pace.drain_s"),
 )
 _OF_LATE = ("pace.max_staleness", "pace.half_life")
 _MEASURES = "fedc2i"  # the mixer that asks the training data who helps
@@ -47,18 +47,21 @@ class _Idle:
         return f"{self.key} = {shown(self.value)} has no use with {self.other} = {shown(self.seen)}"
 
 
-def refuse_unused(flat: Mapping[str, Value], declared: Mapping[str, Rule]) -> None:
+def refuse_unused(
+    flat: Mapping[str, Value], declared: Mapping[str, Rule], known: Container[str]
+) -> None:
     """Refuse a line that another one of its table makes a mistake.
 
     Args:
         flat: a whole manifest.
         declared: the declarations of its lines.
+        known: lines whose value stands; what another one decides is not asked yet.
 
     Raises:
         ConfigError: it says what was seen, where the line is read, and what to do.
     """
     for idle in _within_tables(flat, declared):
-        if not idle.is_mistake:
+        if not idle.is_mistake or idle.other not in known:
             continue
         own, section = declared[idle.key], idle.key.partition(".")[0]
         told = own.only.told(section) if own.only is not None else ""

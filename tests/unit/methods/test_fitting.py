@@ -138,3 +138,27 @@ def test_every_preset_fits_a_manifest(preset: str) -> None:
     flat = complete({"method": preset, "data.input": "3x224x224", "data.classes": 1000})
     manifest = Manifest(flat)  # refuses what is too much for a message
     assert Settings.read(manifest).flat == flat
+
+
+HOSTILE: list[Value] = ["abc", "9" * 400, 1e308, -1, True, 2.5, "\u0663x3x3", "0x1x1", "1x1"]
+
+
+@pytest.mark.parametrize("key", ["data.input", "data.classes"])
+@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+def test_data_that_no_model_could_take_are_refused_whoever_settled_them(
+    key: str, value: Value
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key} = .* cannot be used: it must be"):
+        Settings.read({**complete({}), key: value})
+
+
+def test_a_run_whose_manifest_lacks_a_line_is_refused_and_no_traceback() -> None:
+    whole = complete({"method": "craft"})
+    needed = set()
+    for key in whole:
+        try:
+            Settings.read(Manifest({k: v for k, v in whole.items() if k != key}))
+        except ConfigError as error:
+            assert key in str(error) or key in SLOTS, key
+            needed.add(key)
+    assert needed == {"method", "model", "run.topology", *SLOTS}

@@ -12,7 +12,7 @@ from peer.options.fields import Rule, Value, rules
 from peer.options.methods import TrainOptions
 from peer.options.recipe import COMMON, PRESETS, SLOTS
 from peer.pace import Pace
-from peer.settings import Settings, complete
+from peer.settings import Settings, complete, wished
 from peer.share import ShareOptions
 from protocol.errors import ConfigError
 
@@ -40,6 +40,11 @@ MISTAKES: list[tuple[dict[str, Value], str]] = [
         {"method": "craft", "aggregator.length": "mean-norm", "aggregator.max_norm": 5.0},
         "only with aggregator.length = paper",
     ),
+    (
+        {"mixer.level": "client", "mixer.absent": "client"},
+        "mixer.absent = client has no use with mixer.level = client: it is read only with "
+        "mixer.level = both or class",
+    ),
 ]
 
 
@@ -61,6 +66,7 @@ def test_what_a_word_of_its_own_table_leaves_without_use_is_refused(
         {"method": "gossip", "solver.dp_noise": 1.0, "solver.dp_clip": 2.0},
         {"method": "craft", "aggregator.schedule": "step", "aggregator.decay": 0.5},
         {"method": "craft", "aggregator.schedule": "inverse-sqrt", "aggregator.decay_rounds": 10},
+        {"mixer.level": "class", "mixer.absent": "client", "mixer.memory": 0.5},
         {"method": "gossip", "serve.twin": False},  # no twin was asked for, and there is none
     ],
 )
@@ -68,6 +74,36 @@ def test_what_is_read_and_what_is_a_default_is_neither_refused_nor_told(
     explicit: dict[str, Value],
 ) -> None:
     assert Settings.read(complete(explicit)).unused == ()
+
+
+@pytest.mark.parametrize(
+    "explicit",
+    [
+        {"share.topk": 0.05},
+        {"method": "gossip", "solver.dp_clip": 2.0},
+        {"method": "craft", "aggregator.decay": 0.5},
+        {"share.codec": "topk", "share.topk": 0.05},
+    ],
+)
+def test_a_peer_may_say_the_half_of_what_the_run_says_the_other_half_of(
+    explicit: dict[str, Value],
+) -> None:
+    assert wished(explicit) == explicit
+
+
+@pytest.mark.parametrize(
+    ("explicit", "told"),
+    [
+        ({"share.codec": "fp32", "share.topk": 0.05}, "no use with share.codec = fp32"),
+        ({"method": "gossip", "solver.dp_noise": 0, "solver.dp_clip": 2.0}, "dp_noise = 0.0"),
+        ({"share.topk": 0.9}, "share.topk = 0.9 cannot be used"),
+    ],
+)
+def test_a_peer_that_says_both_halves_is_refused_at_once(
+    explicit: dict[str, Value], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        wished(explicit)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -95,6 +131,10 @@ def test_no_preset_asks_for_anything_in_vain(preset: str) -> None:
             {"method": "fedcalm", "mixer.cap": 0.0, "mixer.margin": 0.1},
             ["mixer.margin = 0.1 has no use with mixer.cap = 0.0"],
         ),
+        (
+            {"mixer.gamma": 0.0, "mixer.memory": 0.5},
+            ["mixer.memory = 0.5 has no use with mixer.gamma = 0.0"],
+        ),
         # tables that hold for every method
         (
             {"method": "fedavg", "pace.max_staleness": 5, "pace.half_life": 2.0},
@@ -110,8 +150,9 @@ def test_no_preset_asks_for_anything_in_vain(preset: str) -> None:
             ["mix.probe_batches = 4 has no use with mixer = fedavg: it measures no influence"],
         ),
         (
-            {"method": "local", "run.topology": "ring", "share.codec": "int8"},
+            {"method": "local", "run.topology": "ring", "share.codec": "int8", "pace.drain_s": 5.0},
             [
+                "pace.drain_s = 5.0 has no use with mixer = local: nothing is exchanged",
                 "run.topology = ring has no use with mixer = local: nothing is exchanged",
                 "share.codec = int8 has no use with mixer = local: nothing is exchanged",
             ],

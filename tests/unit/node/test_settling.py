@@ -55,6 +55,24 @@ def test_peers_that_agree_build_their_model_once() -> None:
     assert [prepared_with(one, "model") for one in three] == [["lenet5"]] * 3
 
 
+def test_a_line_that_has_a_use_by_what_the_run_pins_is_no_mistake() -> None:
+    world = Valley(founders=2, run__rounds=2, pace__drain_s=5.0, share__codec="topk")
+    two = [world.add(name, share__topk=0.05) for name in "ab"]
+    assert world.play(60.0)
+    assert ends(two) == dict.fromkeys("ab", (0, "finished"))
+    assert world.book.options["share.topk"] == 0.05
+
+
+def test_a_line_that_has_no_use_is_refused_by_whoever_would_settle_it() -> None:
+    world = world_of()
+    first = world.add("a", share__topk=0.05)
+    assert world.play(10.0)
+    assert isinstance(first.over, Over)
+    assert first.over.code == 2
+    assert "share.topk = 0.05 has no use with share.codec = fp32" in first.over.reason
+    assert not world.book.settled
+
+
 def test_a_model_of_somebody_elses_runs_only_by_the_word_of_the_person_here() -> None:
     world = world_of()
     trusting = world.add("a", model="their.code:make")
