@@ -1,8 +1,6 @@
 """Faults on real processes: whatever befalls them, the run ends, and the records tell it."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 
 from peer.ledger import EVENTS, read_events
 from tests.experiments import fault, small
+from tests.typed import peer
 
 TIMEOUT_S = 280.0  # for what takes half a minute on a quiet machine
 
@@ -41,10 +40,7 @@ class Launched:
         self.root = folder / "run"
         self.rounds = rounds
         self.names = [f"shard{number}" for number in range(peers)]
-        command = [sys.executable, "-m", "peer", "launch", str(file), "--out", str(self.root)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
+        done = peer("launch", file, "--out", self.root, within_s=TIMEOUT_S)
         assert done.returncode == 0, done.stderr
         self.said = (self.root / "launch.log").read_text()
         self.result = json.loads((self.root / "result.json").read_text())

@@ -1,8 +1,7 @@
 """`peer launch` and `peer eval` as typed, with the real coordinator and real peers."""
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,11 @@ import pytest
 from peer.data.card import Card
 from peer.data.shard import Split, save_shard
 from peer.ledger import read_events
+from tests import typed
 
 TIMEOUT_S = 110.0  # for what takes ten seconds on a quiet machine
+
+peer = partial(typed.peer, within_s=TIMEOUT_S)
 
 
 def split(rng: np.random.Generator, num_samples: int) -> Split:
@@ -20,17 +22,6 @@ def split(rng: np.random.Generator, num_samples: int) -> Split:
     labels = np.arange(num_samples) % 2
     images = rng.integers(0, 100, (num_samples, 4, 4, 1)) + 150 * labels[:, None, None, None]
     return Split(images.astype(np.uint8), labels.astype(np.int64))
-
-
-def peer(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "peer", *argv],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

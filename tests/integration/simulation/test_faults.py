@@ -1,12 +1,12 @@
 """Faults in rounds are the same run on virtual time and as real processes, bit for bit."""
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests import typed
 from tests.experiments import fault, small
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "faults.toml"
@@ -39,9 +39,7 @@ AHEAD = small(
 )
 
 
-def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "peer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+peer = partial(typed.peer, within_s=280.0)
 
 
 @pytest.mark.long

@@ -1,17 +1,19 @@
 """One experiment on virtual time and as real processes: the same bytes, round by round."""
 
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from peer.ledger import EVENTS, read_events
+from tests import typed
 from tests.experiments import small
 
 TIMEOUT_S = 140.0  # of one command, which takes ten seconds on a quiet machine
 
 pytestmark = pytest.mark.timeout(3 * TIMEOUT_S)
+
+peer = partial(typed.peer, within_s=TIMEOUT_S)
 
 
 def experiment(method: str, *, peers: int = 3, more: str = "") -> str:
@@ -23,11 +25,6 @@ def experiment(method: str, *, peers: int = 3, more: str = "") -> str:
         pace="quorum = 1.0",
         more=more,
     )
-
-
-def peer(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "peer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
 ATTACKERS = """
