@@ -13,7 +13,6 @@ from signal import SIGKILL
 import pytest
 
 from tests.integration.peers.village import User, village
-from tests.unit.training.classroom import write_digits
 
 TOOLS = Path(__file__).parents[3] / "deploy" / "lab"
 NAME = f"t{os.getpid()}"  # another lab may be up on this machine
@@ -170,8 +169,7 @@ def test_a_link_that_goes_in_mid_transfer_and_comes_back_costs_some_rounds_and_n
         '[lab]\nnet = "10.78.2.0/24"\nhosts = ["gate", "a", "b", "c"]\n[host.b]\nrate = 2\n'
     )  # 220 kB take a second to b, and one from it
     with village(tmp_path / "village") as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         gate, *others = (on(host, place.user(KINFOLK_LAB=NAME)) for host in ("gate", "a", "b", "c"))
         coordinator = gate.coordinator(
             "--lease=5", founders=3, model="mlp", run__rounds=ROUNDS, pace__silence_s=4.0
@@ -222,8 +220,7 @@ def test_hosts_carry_out_one_file_of_faults_and_one_that_was_killed_comes_back_w
     file = tmp_path / "faults.toml"
     file.write_text(FAULTS)
     with village(tmp_path / "village") as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         gate, *others = (on(host, place.user(KINFOLK_LAB=NAME)) for host in ("gate", "a", "b", "c"))
         coordinator = gate.coordinator(
             founders=3,

@@ -7,7 +7,6 @@ import psutil
 import pytest
 
 from tests.integration.peers.village import LOOPBACK, village
-from tests.unit.training.classroom import write_digits
 
 PACE = {"pace__grace_s": 0.1, "pace__drain_s": 5}
 
@@ -15,8 +14,7 @@ PACE = {"pace__grace_s": 0.1, "pace__drain_s": 5}
 @pytest.mark.long
 def test_a_frozen_trainer_does_not_cost_the_lease(tmp_path: Path) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("ab"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("ab")
         user = place.user()
         coordinator = user.coordinator(
             *LOOPBACK, "--lease=3", founders=2, model="mlp", run__rounds=1_000_000, **PACE

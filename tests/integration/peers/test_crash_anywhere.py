@@ -13,7 +13,6 @@ from peer.summary import read_summary
 from peer.verify import verify
 from protocol.steps import STEPS
 from tests.integration.peers.village import LOOPBACK, Process, User, Village, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 25
 NAMES = "abcdef"
@@ -24,8 +23,7 @@ LATEST_S = 0.5  # after a round was seen, until the kill: longer than a round ta
 def begin(
     place: Village, founders: str = NAMES, *, codec: str = "fp32"
 ) -> tuple[User, dict[str, Process]]:
-    for number, name in enumerate(founders):
-        write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+    place.deal(founders)
     user = place.user()
     user.coordinator(
         *("--run=crash", *LOOPBACK),

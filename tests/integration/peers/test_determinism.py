@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.peers.village import LOOPBACK, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 6
 NAMES = "abc"
@@ -16,8 +15,7 @@ NAMES = "abc"
 def snapshots(tmp_path: Path, *, seed: int, order: Sequence[str]) -> dict[str, str]:
     """Play a run; the digest of each file that its peers serve at the end."""
     with village(tmp_path) as place:
-        for number, name in enumerate(NAMES):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal(NAMES)
         user = place.user()
         user.coordinator(
             *("--run=same", *LOOPBACK),

@@ -10,7 +10,6 @@ import pytest
 from peer.ledger import read_events
 from peer.summary import read_summary
 from tests.integration.peers.village import LOOPBACK, Happening, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 60
 PACE = {"pace__silence_s": 4.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
@@ -53,8 +52,7 @@ def newest_of_c(rounds: Mapping[int, Happening]) -> int:
 def test_a_full_disk_is_told_and_ends_nothing(small_disk: Path, tmp_path: Path) -> None:
     """Its results are served from memory meanwhile; with room again, all of it is on record."""
     with village(tmp_path / "village") as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         user = place.user()
         user.coordinator(*LOOPBACK, founders=3, model="mlp", run__rounds=ROUNDS, **PACE)
         a, b = user.peer("a"), user.peer("b")

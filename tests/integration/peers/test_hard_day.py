@@ -12,7 +12,6 @@ from peer.influence import read_influence
 from peer.ledger import read_events
 from peer.summary import read_summary
 from tests.integration.peers.village import LOOPBACK, Happening, Process, User, village
-from tests.unit.training.classroom import write_digits
 
 RUN = ("--run=day", "--lease=2")
 SILENCE_S = 4.0
@@ -25,8 +24,7 @@ MAX_STALENESS = 3  # rounds, by default
 
 def test_the_others_go_on_whatever_befalls_a_peer(tmp_path: Path) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         user = place.user()
         coordinator = user.coordinator(
             *RUN, *LOOPBACK, founders=3, model="mlp", run__rounds=1_000_000, **PACE

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.peers.village import village
-from tests.unit.training.classroom import write_digits
 
 
 def has_ipv6() -> bool:
@@ -25,10 +24,8 @@ def test_peers_follow_their_coordinator_to_ipv6(tmp_path: Path) -> None:
     with village(tmp_path) as place:
         user = place.user()
         user.coordinator("--bind=[::1]:0", founders=2, model="mlp", run__rounds=3)
-        peers = []
-        for number, name in enumerate("ab"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
-            peers.append(user.peer(name, f"--name={name}"))
+        place.deal("ab")
+        peers = [user.peer(name, f"--name={name}") for name in "ab"]
         for peer in peers:
             assert peer.end() == 0, peer.err
             assert "reachable at tcp://[::1]:" in peer.err

@@ -9,7 +9,6 @@ from protocol.joinstring import JoinString
 from protocol.transport.keys import load_identity
 from tests.integration.peers.strangers import molest
 from tests.integration.peers.village import LOOPBACK, Process, User, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 60
 PACE = {"pace__silence_s": 4.0, "pace__grace_s": 0.1, "pace__drain_s": 5}
@@ -19,8 +18,7 @@ def test_a_run_without_coordinator_and_with_strangers_at_its_ports_loses_a_peer_
     tmp_path: Path,
 ) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         user = place.user()
         coordinator = user.coordinator(
             *LOOPBACK, "--lease=1", founders=3, model="mlp", run__rounds=ROUNDS, **PACE

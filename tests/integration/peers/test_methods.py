@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.integration.peers.village import LOOPBACK, Process, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 3
 BATCHNORM = {"model": "cnn", "model__norm": "batch"}
@@ -19,10 +18,8 @@ def played(tmp_path: Path, **options: object) -> dict[str, Process]:
     with village(tmp_path) as place:
         user = place.user()
         user.coordinator(*LOOPBACK, "--run=two", founders=2, run__rounds=ROUNDS, **options)
-        peers = {}
-        for number, name in enumerate("ab"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
-            peers[name] = user.peer(name)
+        place.deal("ab")
+        peers = {name: user.peer(name) for name in "ab"}
         for name, peer in peers.items():
             assert peer.end() == 0, peer.err
             assert sorted(peer.rounds()) == list(range(1, ROUNDS + 1))
@@ -75,8 +72,8 @@ def test_own_models_that_differ_under_one_name_do_not_meet(tmp_path: Path) -> No
     with village(tmp_path) as place:
         one, other = place.user(), place.user()
         coordinator = one.coordinator(*LOOPBACK, founders=2, model="own:make", run__rounds=ROUNDS)
-        for number, (user, name) in enumerate(((one, "a"), (other, "b"))):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("ab")
+        for number, user in enumerate((one, other)):
             (user.cwd / "own.py").write_text(OWN_MODEL.format(width=20 + number))
         assert other.type("peer", "join", coordinator.out.strip()).end() == 0
         asked = (*LOOPBACK, "--option", "model=own:make")

@@ -10,7 +10,6 @@ import pytest
 
 from protocol.joinstring import JoinString
 from tests.integration.peers.village import User, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 3
 NET = "10.93.7"
@@ -56,8 +55,7 @@ def on(namespace: str, user: User) -> User:
 @pytest.mark.root
 def test_hosts_with_their_own_addresses_need_only_the_join_string(tmp_path: Path) -> None:
     with hosts(4) as namespaces, village(tmp_path) as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         here, *others = (on(namespace, place.user()) for namespace in namespaces)
         coordinator = here.coordinator(founders=3, model="mlp", run__rounds=ROUNDS)
         join = JoinString.parse(coordinator.out)

@@ -9,15 +9,13 @@ from peer.layout import view_file
 from peer.verify import verify
 from tests.integration.peers.test_crash_anywhere import NAMES, PACE, ROUNDS
 from tests.integration.peers.village import LOOPBACK, Process, User, Village, village
-from tests.unit.training.classroom import write_digits
 
 COORDINATOR = ("--run=alone", *LOOPBACK)
 SLOW = ("--faults=slow.toml",)  # so that there is time to look on
 
 
 def begin(place: Village, names: str) -> tuple[User, Process, dict[str, Process]]:
-    for number, name in enumerate(names):
-        write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+    place.deal(names)
     user = place.user()
     (user.cwd / "slow.toml").write_text(
         '[[fault]]\nkind = "slow"\nat_round = 1\npeer = "a"\nfactor = 10.0\n'

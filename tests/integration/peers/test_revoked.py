@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.integration.peers.village import LOOPBACK, village
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 40
 PACE = {"pace__grace_s": 0.1, "pace__drain_s": 5}
@@ -14,8 +13,7 @@ PACE = {"pace__grace_s": 0.1, "pace__drain_s": 5}
 @pytest.mark.long
 def test_a_revoked_peer_ends_and_the_others_finish_without_it(tmp_path: Path) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         user = place.user()
         user.coordinator(
             *LOOPBACK, "--lease=1", founders=3, model="mlp", run__rounds=ROUNDS, **PACE

@@ -10,7 +10,6 @@ from peer.layout import refusals_file
 from protocol.transport.keys import load_identity
 from tests.integration.peers.village import LOOPBACK, Process, village
 from tests.integration.transport.flood import flooding
-from tests.unit.training.classroom import write_digits
 
 ROUNDS = 40
 PACE = {"pace__grace_s": 0.1, "pace__silence_s": 4, "pace__drain_s": 5}
@@ -23,8 +22,7 @@ def reasons(peer: Process) -> list[str]:
 @pytest.mark.long
 def test_a_member_that_floods_a_peer_stays_out_over_its_restart(tmp_path: Path) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("abc"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("abc")
         user = place.user()
         user.coordinator(*LOOPBACK, founders=3, model="mlp", run__rounds=ROUNDS, **PACE)
         a, b, c = (user.peer(name) for name in "abc")

@@ -5,13 +5,11 @@ from signal import SIG_IGN, SIGHUP, SIGINT, SIGTERM, getsignal
 
 from peer.ledger import read_events
 from tests.integration.peers.village import LOOPBACK, village
-from tests.unit.training.classroom import write_digits
 
 
 def test_signals_end_a_peer_whatever_its_trainer_does(tmp_path: Path) -> None:
     with village(tmp_path) as place:
-        for number, name in enumerate("ab"):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal("ab")
         user = place.user()
         user.coordinator(
             *LOOPBACK, "--run=day", founders=1, model="mlp", solver__epochs=100_000

@@ -34,8 +34,7 @@ class Lobby:
 @pytest.fixture(scope="module")
 def lobby(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lobby]:
     with village(tmp_path_factory.mktemp("lobby")) as place:
-        for number, name in enumerate(("good", "other")):
-            write_digits(place.shards / f"{name}.npz", first=200 * number, num=64)
+        place.deal(("good", "other"))
         wide = np.zeros((6, 8, 9), np.uint8)
         np.savez(place.shards / "wide.npz", x_train=wide, y_train=np.arange(6) % 3)
         host, stranger = place.user(), place.user()

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGCONT
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import psutil
 
 from tests.leaks import census
+from tests.unit.training.classroom import write_digits
 
 __all__ = ["LOOPBACK", "Happening", "Process", "User", "Village", "village"]
 
@@ -200,6 +201,11 @@ class Village:
         user = User(self._root / f"user{len(self.users)}", self.shards, **environ)
         self.users.append(user)
         return user
+
+    def deal(self, names: Iterable[str]) -> None:
+        """Make a shard of 64 digits for each name, none of which another one has."""
+        for number, name in enumerate(names):
+            write_digits(self.shards / f"{name}.npz", first=200 * number, num=64)
 
     def end(self) -> None:
         for user in self.users:
