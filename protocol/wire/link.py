@@ -9,7 +9,7 @@ DOWN --connected--> GREETING --Welcome--> UP --Done, DoneAck--> FINISHED
 One question may stand. It is put again after every reconnect, with a new attempt number (an answer
 to the old connection is lost), and at least every `reask_s`. An Offer closes it, whatever its
 attempt; what answers no standing question is dropped, and so is what answers an earlier one, for
-another part: the two have crossed. What keeps it open, NotYet, is life.
+another part: the two have crossed, once for each attempt. What keeps it open, NotYet, is life.
 
 Each input returns effects to carry out in order. While anything is outstanding they end with one
 WakeAt, which replaces the earlier ones; while disconnected the transport owes the next event; UP
@@ -126,6 +126,7 @@ class Link:
         self._asked: int | None = None  # round of the standing question
         self._part = Part.RESULT  # of which snapshot of that round
         self._asked_for: dict[Part, int] = {}  # the newest attempt at which each part was asked for
+        self._passed_over: dict[Part, int] = {}  # ... and the newest whose answer has crossed
         self._holds = b""  # name of what we have of theirs, for them to step from
         self._said = b""  # which one we named at the newest attempt
         self._attempt = 0
@@ -263,6 +264,7 @@ class Link:
         if not signed_snapshot(self._sign_key, name, offer.signature):
             raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
         if has_crossed:
+            self._passed_over[manifest.part] = offer.attempt
             return self._wake_at()
         step = self._step(manifest, offer)
         self._asked = None
@@ -294,8 +296,12 @@ class Link:
         return Step(step, digest(offer.step))
 
     def _answers(self, part: Part, offer: Offer) -> bool:
-        """Can it be an answer to a question for that part, put at this attempt or later?"""
-        return offer.attempt <= self._asked_for.get(part, 0)
+        """Can it be the answer to a question for that part, put at this attempt or later?
+
+        Each attempt is answered once and in turn, so that nobody has us check one offer for ever.
+        """
+        passed, asked = self._passed_over.get(part, 0), self._asked_for.get(part, 0)
+        return passed < offer.attempt <= asked
 
     def _check(self, manifest: SnapshotManifest, offer: Offer, part: Part) -> None:
         for line, seen, due in (

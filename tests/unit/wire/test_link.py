@@ -184,6 +184,8 @@ def test_a_state_that_comes_when_results_are_asked_for_again_is_no_breach() -> N
     [
         (2, Part.RESULT, {}),  # the answer to this very question is of another part
         (1, Part.UPDATE, {}),  # nobody has asked for that
+        (0, Part.UPDATE, {}),  # nor at an attempt that never was
+        (0, Part.RESULT, {}),
         (1, Part.STEP, {}),
         (1, Part.RESULT, {"sender": "b"}),  # late, and a lie all the same
         (1, Part.RESULT, {"run": OTHER_RUN}),
@@ -198,6 +200,19 @@ def test_another_part_is_a_breach_where_no_earlier_question_asked_for_it(
     offered = offer_of(of_part(part, 5, **other), attempt, round_no=5)
     with pytest.raises(RemoteProtocolError, match="manifest of a: "):
         link.receive(offered, 2.0)
+
+
+def test_an_answer_crosses_once_for_each_attempt_and_is_not_checked_for_ever() -> None:
+    link = up()
+    link.ask(5, 0.0)
+    link.receive(not_yet(5, 1), 18.0)
+    link.wake(20.0)  # the result is asked for at attempts 1 and 2
+    link.ask(5, 21.0, Part.STATE)
+    for attempt in (1, 2):
+        assert link.receive(offer(5, attempt), 22.0) == (WakeAt(32.0),)
+    for attempt in (1, 2):
+        with pytest.raises(RemoteProtocolError, match="part result, not state"):
+            link.receive(offer(5, attempt), 23.0)
 
 
 def test_a_late_answer_of_another_part_that_its_sender_did_not_sign_is_a_breach() -> None:
