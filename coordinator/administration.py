@@ -97,11 +97,13 @@ def _withdraw(book: Book, name: str) -> str:
 
 def _lift(book: Book, whose: str) -> str:
     entry = book.entries.get(PeerId(whose))
-    if entry is not None:
-        meant = [entry.curve_key] if entry.curve_key in book.refused else []
-    else:
-        digits = whose.lower() if len(whose) >= MIN_DIGITS else "-"
-        meant = [key for key in book.refused if key.hex().startswith(digits)]
+    digits = whose.lower() if len(whose) >= MIN_DIGITS else "-"
+    # A member may have taken a name that reads like another one's key: both are meant then.
+    meant = [
+        key
+        for key in book.refused
+        if key.hex().startswith(digits) or (entry is not None and key == entry.curve_key)
+    ]
     if not meant:
         raise ConfigError(
             f"no key of {whose} is refused in the run {book.run_name}",
@@ -109,10 +111,13 @@ def _lift(book: Book, whose: str) -> str:
             "them",
         )
     if len(meant) > 1:
-        raise ConfigError(f"{len(meant)} keys begin with {whose}", hint="give more digits")
+        told = " and ".join(_told_key(book, key) for key in meant[:3])
+        raise ConfigError(f"{whose} may mean {len(meant)} keys: {told}", hint="give more digits")
     (key,) = meant
     del book.refused[key]
-    return f"{_told_key(book, key)} is heard again"
+    out = next((e for e in book.entries.values() if e.curve_key == key and e.revoked), None)
+    stays = f"; as a member {out.name} stays revoked" if out is not None else ""
+    return f"{_told_key(book, key)} is heard again{stays}"
 
 
 def shut_out(book: Book, offence: Offence, since_1970_s: float) -> str:

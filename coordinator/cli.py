@@ -14,7 +14,7 @@ from coordinator.changes import status_line
 from coordinator.config import read_config
 from coordinator.directory import Directory
 from coordinator.display import display
-from coordinator.opening import Stored, announced, join_string, listen, opened, stored_run
+from coordinator.opening import Stored, announced, join_string, keys_of, listen, opened, stored_run
 from coordinator.orders import give
 from coordinator.runtime import Runtime
 from coordinator.tokens import TOKEN_BYTES
@@ -24,7 +24,6 @@ from protocol.errors import ConfigError
 from protocol.home import find_home
 from protocol.ids import peer_id
 from protocol.transport.base import Wake
-from protocol.transport.keys import load_identity
 from protocol.transport.zeromq import ZeroMq, raise_descriptor_limit
 from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
@@ -216,9 +215,9 @@ def new(until: str | None, uses: int | None, single_use: bool, run_name: str | N
     home = find_home(os.environ)
     secret = os.urandom(TOKEN_BYTES)
     until_s = _until(until) if until is not None else 0.0
-    told = give(home, run_name, NewToken(secret, until_s, 1 if single_use else uses or 0))
     stored = stored_run(home, run_name)
-    identity = load_identity(stored.folder / "identity.key")
+    identity = keys_of(stored.folder, stored.book.run_name)
+    told = give(home, run_name, NewToken(secret, until_s, 1 if single_use else uses or 0))
     click.echo(told, err=True)
     click.echo(join_string(stored.book, identity, token=secret))
 
@@ -237,7 +236,7 @@ def _until(typed: str) -> float:
 @_of_run
 def withdraw(token: str, run_name: str | None) -> None:
     """Let nobody in by TOKEN any more, as `tokens list` names it. Who is in stays."""
-    if not 1 <= len(token) <= 16:
+    if not (1 <= len(token) <= 16 and token.isprintable()):
         raise ConfigError(f"{token[:20]!r} is not the name of a token", hint="see: tokens list")
     click.echo(give(find_home(os.environ), run_name, Withdraw(token)))
 
@@ -277,7 +276,7 @@ def lift(whose: str, run_name: str | None) -> None:
 
     To be said on the coordinator's host, whether it runs or not.
     """
-    if not 1 <= len(whose) <= 64:
+    if not (1 <= len(whose) <= 64 and whose.isprintable()):
         raise ConfigError(f"{whose[:20]!r} is no name and no key", hint="see: refused list")
     click.echo(give(find_home(os.environ), run_name, Lift(whose)))
 

@@ -163,7 +163,8 @@ class Directory:
     def offended(self, offence: Offence, now_s: float) -> tuple[Effect, ...]:
         """Remember a key that the transport has shut out, so that the next start refuses it too."""
         _log.warning("%s", shut_out(self._book, offence, self._since_1970_s()))
-        return (self._save(now_s),)
+        # A book that knows no member yet must not be taken for the journal that was lost.
+        return () if self._book.lost else (self._save(now_s),)
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         """Let leases run out and send the view where it is due."""
@@ -171,6 +172,7 @@ class Directory:
             self._rebuilt_at_s, self._book.lost = None, False
             self._begin_leases(now_s)
             _log.warning("the book is rebuilt with %d members", len(self._book.entries))
+            return (self._save(now_s), *self._expire(now_s), *self._rest(now_s))
         return (*self._expire(now_s), *self._rest(now_s))
 
     def _expire(self, now_s: float) -> Iterator[Effect]:

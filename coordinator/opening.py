@@ -19,7 +19,7 @@ from protocol.transport.addresses import HostPort, default_host, parse_host_port
 from protocol.transport.base import Transport
 from protocol.transport.keys import Identity, load_identity
 
-__all__ = ["Run", "Stored", "announced", "join_string", "listen", "opened", "stored_run"]
+__all__ = ["Run", "Stored", "announced", "join_string", "keys_of", "listen", "opened", "stored_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,25 @@ def _open(folder: Path, name: str, config: Config) -> Run:
     if book.refused:
         keys = f"{len(book.refused)} key{'s' * (len(book.refused) != 1)}"
         note += f"; {keys} refused for what they sent: coordinator refused lists them"
+    has_begun = loaded is not None or book.lost
+    identity = keys_of(folder, name) if has_begun else load_identity(folder / "identity.key")
     book.incarnation += 1
-    return Run(folder, book, load_identity(folder / "identity.key"), journal, note)
+    return Run(folder, book, identity, journal, note)
+
+
+def keys_of(folder: Path, name: str) -> Identity:
+    """Read the keys of a run that has begun: new ones would be another coordinator's.
+
+    Raises:
+        KeyFileError: they are gone, or cannot be trusted.
+    """
+    path = folder / "identity.key"
+    if not path.exists():
+        raise KeyFileError(
+            f"the keys of the run {name} are gone from {path}: no member would believe new ones",
+            hint="restore identity.key, or start a new run with another --run",
+        )
+    return load_identity(path)
 
 
 def _lost_book(folder: Path, name: str, config: Config) -> Book:

@@ -8,13 +8,12 @@ from contextlib import closing
 
 from coordinator.administration import Order, carry_out
 from coordinator.journal import Journal
-from coordinator.opening import Stored, stored_run
+from coordinator.opening import Stored, keys_of, stored_run
 from protocol.clock import MonotonicClock, wall_s
 from protocol.errors import AddressError, ConfigError, RefusedError
 from protocol.home import Home, holder_of, locked
 from protocol.transport.addresses import HostPort, parse_host_port
 from protocol.transport.base import CallerEvent
-from protocol.transport.keys import load_identity
 from protocol.transport.zeromq import ZeroMq
 from protocol.wire.codec import COORDINATOR
 from protocol.wire.messages import CoordinatorMessage, Refuse, Told
@@ -52,7 +51,7 @@ def _write(stored: Stored, order: Order) -> str:
 
 
 def _ask(stored: Stored, order: Order) -> str:
-    identity = load_identity(stored.folder / "identity.key")
+    identity = keys_of(stored.folder, stored.book.run_name)
     public, secret = identity.curve_public, identity.curve_secret
     address = _here(parse_host_port(stored.book.bind, default_port=0)).endpoint
     clock = MonotonicClock()

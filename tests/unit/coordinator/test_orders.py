@@ -252,7 +252,10 @@ def test_lifting_says_whom_it_meant_and_what_it_does_not_know() -> None:
         ),
         ("nobody", "no: no key of nobody is refused in the run town"),
         (C.key.hex()[:7], f"no: no key of {C.key.hex()[:7]} is refused"),
-        (C.key.hex()[:16], f"no: 2 keys begin with {C.key.hex()[:16]} - give more digits"),
+        (
+            C.key.hex()[:16],
+            f"no: {C.key.hex()[:16]} may mean 2 keys: a stranger (key {C.key.hex()[:16]}) and",
+        ),
     ):
         text, effects = town.order(Lift(whose))
         assert text.startswith(why)
@@ -264,6 +267,32 @@ def test_lifting_says_whom_it_meant_and_what_it_does_not_know() -> None:
     text, _ = town.order(Lift(C.key.hex().upper()))
     assert text == f"a stranger (key {C.key.hex()[:16]}) is heard again"
     assert list(town.book.refused) == [near]
+
+
+def test_a_name_that_reads_like_anothers_key_lifts_neither_unasked() -> None:
+    town = Town()
+    like = A.but(name=C.key.hex()[:16])  # a member may call itself so
+    town.join(like)
+    town.directory.offended(Offence(C.key, "too much"), town.now_s)
+    assert town.order(Lift(like.name))[0] == f"a stranger (key {C.key.hex()[:16]}) is heard again"
+    for key in (C.key, like.key):
+        town.directory.offended(Offence(key, "too much"), town.now_s)
+    text, effects = town.order(Lift(like.name))
+    assert text.startswith(f"no: {like.name} may mean 2 keys: a stranger (key {like.name}) and ")
+    assert f"{like.name} (key {like.key.hex()[:16]})" in text
+    assert Save() not in effects
+    assert town.order(Lift(like.key.hex()))[0].endswith("is heard again")
+    assert list(town.book.refused) == [C.key]
+
+
+def test_a_revoked_member_whose_key_is_heard_again_stays_revoked_and_that_is_told() -> None:
+    town = Town()
+    town.ready(A)
+    town.directory.offended(Offence(A.key, "too much"), town.now_s)
+    town.order(Revoke("a"))
+    told = f"a (key {A.key.hex()[:16]}) is heard again; as a member a stays revoked"
+    assert town.order(Lift("a"))[0] == told
+    assert refusal(town.hear(A, A.join()), A) == REVOKED
 
 
 def test_a_key_that_offends_twice_is_refused_since_the_first_time() -> None:

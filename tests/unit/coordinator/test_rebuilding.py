@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.book import Book
+from coordinator.directory import Save
 from coordinator.limits import Bounded
+from coordinator.refusals import Offence
 from protocol.ids import RunId
 from protocol.manifest import Manifest
 from protocol.wire.messages import (
@@ -200,6 +202,18 @@ def test_orders_wait_until_the_book_is_whole() -> None:
     town = after_a_loss()
     for order in (Revoke("a"), NewToken(b"n" * 16, 0.0, 0)):
         assert town.order(order)[0].startswith("no: the journal is lost")
+
+
+def test_a_key_shut_out_before_a_view_is_shown_does_not_write_a_book_without_members() -> None:
+    before, signed = a_run()
+    town = after_a_loss()
+    stranger = B.but(name="x")
+    assert town.directory.offended(Offence(stranger.key, "too much"), town.now_s) == ()
+    assert list(town.book.refused) == [stranger.key]
+    show(town, A, signed[-1], before.directory.epoch)
+    assert Save() in town.wait(LEASE_S)  # with the members, once they are known
+    assert sorted(town.book.entries) == ["a", "b", "c"]
+    assert list(town.book.refused) == [stranger.key]
 
 
 def test_an_older_journal_learns_what_a_member_has_seen_since() -> None:
