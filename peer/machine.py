@@ -31,7 +31,7 @@ from peer.effects import (
 from peer.entries import Collected, Finished, Good, Past, mapping, numbers, written
 from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
-from peer.pace import Pace
+from peer.pace import Pace, longest
 from peer.record import RoundRecord, tensor_digests
 from peer.retention import Retention
 from peer.roles import Exchange
@@ -301,6 +301,7 @@ class Machine:
             neighbour.fault = done.fault
             return (Happened("refused", name, done.fault), *self._settle(now_s))
         neighbour.good = Held(pulling.round_no, snapshot, pulling.slot)
+        neighbour.broke_word = False
         if self.phase is not Phase.COLLECT:
             return ()  # filed: it arrived after its round had closed
         if neighbour.has(self._wanted):
@@ -525,14 +526,21 @@ class Machine:
         return self._close(pending, now_s) if found.closed else (WakeAt(found.look_again_s),)
 
     def _longest_s(self) -> float:
+        told_s = max((self.neighbours[n].told_s for n in self.asked), default=0.0)
+        return longest(self._seen_s(), told_s)
+
+    def _seen_s(self) -> float:
+        """The longest round that was seen here, whatever the neighbours say."""
         asked = [self.neighbours[n] for n in self.asked]
-        told = [n.news.eta_s for n in asked if n.news is not None]
-        seen = [n.arrivals.mean_s for n in asked if n.arrivals is not None]
-        return max([self._work_s, *told, *seen])
+        return max([self._work_s, *(n.arrivals.mean_s for n in asked if n.arrivals is not None)])
 
     def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
+        seen_s = self._seen_s()
+        is_beyond = now_s > self._began_s + self.pace.bound(seen_s) * (1 + self._ahead)
         for neighbour in given_up:
+            if is_beyond and self.pace.is_stretched_by(neighbour.told_s, seen_s):
+                neighbour.broke_word = True
             silent = now_s >= neighbour.silent_s(self._asked_from_s, self.pace)
             if silent and not neighbour.lost:
                 neighbour.lost = True

@@ -49,6 +49,7 @@ class Neighbour:
     heard_s: float = -math.inf  # last sign of life
     news: NotYet | None = None  # what it said that it is doing
     news_s: float = -math.inf
+    broke_word: bool = False  # held a round up by what it said, and nothing has come since
     fault: str = ""  # why its newest result was refused in this round
     cut: str = ""  # why the plan of faults lets the exchange with it fail in this round
     failures: int = 0  # of pulls in this round
@@ -93,6 +94,11 @@ class Neighbour:
         """Nothing more is to be expected of it in this COLLECT."""
         return self.has(round_no) or self.gone or bool(self.fault or self.cut)
 
+    @property
+    def told_s(self) -> float:
+        """How long it says that it needs, in seconds; 0 where it says nothing that counts."""
+        return self.news.eta_s if self.news is not None and not self.broke_word else 0.0
+
     def spare_slot(self) -> int:
         return 0 if self.good is None or self.good.slot == 1 else 1
 
@@ -132,9 +138,9 @@ class Neighbour:
             and (within_s := self.arrivals.expected_within_s()) is not None
         ):
             expected_s = began_s + within_s * (1 + ahead) + pace.grace_s
-        if self.news is not None and self.news.eta_s > 0.0:
-            told_s = self.news_s + 2.0 * self.news.eta_s + pace.grace_s
-            expected_s = told_s if math.isinf(expected_s) else max(expected_s, told_s)
+        if self.told_s > 0.0:
+            by_s = self.news_s + 2.0 * self.told_s + pace.grace_s
+            expected_s = by_s if math.isinf(expected_s) else max(expected_s, by_s)
         if self.pulling is not None and self.heard_s > began_s:
             expected_s = max(expected_s, silent_s)  # bytes are flowing: only silence ends that
         return min(silent_s, expected_s)

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 from peer.options.fields import Only, check, choice, number, whole
 
-__all__ = ["Arrivals", "Pace", "freshness"]
+__all__ = ["Arrivals", "Pace", "freshness", "longest"]
 
 ADAPTIVE_BOUND_S = 60.0  # shortest hard bound of a round when none is set
 ADAPTIVE_BOUND_ROUNDS = 5.0  # ... or this many times the longest round seen or told of
+TOLD_S = 600.0  # a neighbour's word of how long it needs counts for at most so much
+TOLD_ROUNDS = 20.0  # ... or for this many times the longest round that was seen
 _GAIN_MEAN, _GAIN_DEVIATION = 0.125, 0.25  # as in RFC 6298: smooth enough, quick enough
 
 
@@ -51,6 +53,20 @@ class Pace:
         if self.bound_s:
             return self.bound_s
         return max(ADAPTIVE_BOUND_S, ADAPTIVE_BOUND_ROUNDS * longest_s)
+
+    def is_stretched_by(self, told_s: float, seen_s: float) -> bool:
+        """Does a neighbour's word make the bound longer than what was seen does?"""
+        return self.bound(longest(seen_s, told_s)) > self.bound(seen_s)
+
+
+def longest(seen_s: float, told_s: float) -> float:
+    """Longest round to reckon with, in seconds: a word is believed within bounds.
+
+    Args:
+        seen_s: longest that this peer has seen itself.
+        told_s: longest that a neighbour says it needs.
+    """
+    return max(seen_s, min(told_s, max(TOLD_S, TOLD_ROUNDS * seen_s)))
 
 
 def freshness(age: int, half_life: float) -> float:

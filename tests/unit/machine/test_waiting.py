@@ -4,7 +4,7 @@ import pytest
 
 from peer.effects import Happened
 from peer.machine import Phase
-from peer.pace import Arrivals, Pace, freshness
+from peer.pace import Arrivals, Pace, freshness, longest
 from tests.unit.machine.stage import Stage
 
 
@@ -114,6 +114,45 @@ def test_the_bound_grows_with_what_a_neighbour_says_that_it_needs() -> None:
     assert stage.phase() is Phase.COLLECT
     stage.pass_(0.2)
     assert stage.phase() is Phase.MIX
+
+
+def liar_holds_up(stage: Stage, *, eta_s: float = 1e8) -> float:
+    """Seconds for which c keeps a round open by saying that it needs so long."""
+    began_s = stage.now_s
+    while stage.phase() is Phase.COLLECT:
+        stage.not_yet("c", eta_s=eta_s)
+        stage.pass_(2.0)
+    return stage.now_s - began_s
+
+
+def test_a_neighbour_that_says_it_needs_years_is_believed_within_bounds_and_once() -> None:
+    stage = in_round_two()
+    stage.give("b", 1)
+    assert liar_holds_up(stage) == 3000.0  # five times the ten minutes that its word counts for
+    for wanted in (2, 3):
+        stage.work()
+        stage.give("b", wanted)
+        assert liar_holds_up(stage) == 60.0  # as if it said nothing
+    stage.work()
+    stage.give("c", 4)  # it has come: its word counts again
+    stage.give("b", 4)
+    stage.work()
+    stage.give("b", 5)
+    assert liar_holds_up(stage, eta_s=100.0) == pytest.approx(500.0, abs=2.0)
+
+
+def test_a_neighbours_word_counts_for_more_where_rounds_are_long() -> None:
+    assert longest(0.0, 500.0) == 500.0
+    assert longest(0.0, 1e8) == 600.0
+    assert longest(40.0, 1e8) == 800.0
+    assert longest(40.0, 30.0) == 40.0
+
+
+def test_where_the_bound_is_fixed_a_word_stretches_nothing_and_breaks_nothing() -> None:
+    stage = in_round_two(pace=Pace(bound_s=30.0))
+    stage.give("b", 1)
+    assert liar_holds_up(stage) == 30.0
+    assert not any(neighbour.broke_word for neighbour in stage.machine.neighbours.values())
 
 
 def test_a_neighbour_that_is_slower_than_ever_is_given_up_at_its_own_deadline() -> None:
