@@ -506,7 +506,7 @@ class Machine:
             return self._settle_collect(now_s)
         if self.phase is Phase.DRAIN:
             return self._settle_drain(now_s)
-        if self._healing:
+        if self._healing and math.isfinite(self._heal_by_s):
             return (WakeAt(self._heal_by_s),) if now_s < self._heal_by_s else self._mix_alone()
         return ()
 
@@ -583,6 +583,7 @@ class Machine:
     def _state_came(self, name: PeerId, snapshot: SnapshotRef, now_s: float) -> tuple[Effect, ...]:
         """Adopt it, unless the round went on without; then its sender can be asked again."""
         if name == self._healing:
+            self._heal_by_s = math.inf  # nobody but our own trainer is waited for, which answers
             return (Order(Adopt(name, snapshot)),)
         asks = self.phase is Phase.COLLECT and not self.neighbours[name].settled(self._wanted)
         return (*((self._question(name),) if asks else ()), *self._settle(now_s))

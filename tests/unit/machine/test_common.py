@@ -80,6 +80,19 @@ def test_a_state_that_does_not_come_means_a_local_round() -> None:
     assert mix.inputs == ()
 
 
+def test_a_state_that_is_here_is_not_given_up_while_the_trainer_adopts_it() -> None:
+    stage = apart()
+    manifest = replace(manifest_of("b", 1), part=Part.STATE)
+    stage.machine.answered(PeerId("b"), manifest, digest_of("b", 1), stage.now_s)
+    stage.pass_(9.9)
+    (order,) = stage.machine.pulled(PeerId("b"), ref_of("b", 1), stage.now_s)
+    assert isinstance(order, Order)
+    assert stage.mix(stage.pass_(60.0)) is None  # a large model, a busy machine
+    mix = stage.mix(stage.machine.adopted(Adopted("b", ""), stage.now_s))
+    assert mix is not None
+    assert len(mix.inputs) == 2
+
+
 def test_a_state_that_comes_when_the_round_has_gone_on_is_not_adopted_and_its_sender_is_asked() -> (
     None
 ):
