@@ -6,11 +6,19 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from peer.neighbour import Neighbour
-from peer.pace import Pace, freshness
+from peer.pace import Pace, freshness, longest
 from peer.work import Input
 from protocol.ids import PeerId
 
-__all__ = ["Verdict", "Yield", "jump_target", "sort_out", "verdict"]
+__all__ = [
+    "Verdict",
+    "Yield",
+    "doubt",
+    "jump_target",
+    "longest_s",
+    "sort_out",
+    "verdict",
+]
 
 CATCH_UP_ROUNDS = 2  # behind the median by this many rounds: jump
 
@@ -57,6 +65,38 @@ def verdict(
         return Verdict(closed=False, look_again_s=min(bound_s, *(silent_s[n.name] for n in living)))
     due_s = min(bound_s, max(n.give_up_s(began_s, pace, ahead=ahead) for n in pending))
     return Verdict(closed=now_s >= due_s, look_again_s=due_s)
+
+
+def longest_s(asked: Sequence[Neighbour], work_s: float) -> float:
+    """The longest round to reckon with, in seconds: seen here, or told within bounds."""
+    return longest(_seen_s(asked, work_s), max((n.told_s for n in asked), default=0.0))
+
+
+def doubt(
+    given_up: Sequence[Neighbour],
+    asked: Sequence[Neighbour],
+    work_s: float,
+    waited_s: float,
+    pace: Pace,
+) -> None:
+    """Believe those no more whose word has held this round up in vain.
+
+    Args:
+        given_up: changed in place.
+        asked: in this round.
+        work_s: the longest from the end of a COLLECT to a result here, in seconds.
+        waited_s: for those who were given up, in seconds.
+        pace: how long to wait.
+    """
+    seen_s = _seen_s(asked, work_s)
+    if waited_s > pace.bound(seen_s):
+        for neighbour in given_up:
+            neighbour.broke_word |= pace.is_stretched_by(neighbour.told_s, seen_s)
+
+
+def _seen_s(asked: Sequence[Neighbour], work_s: float) -> float:
+    """The longest round that was seen here, whatever the neighbours say, in seconds."""
+    return max([work_s, *(n.arrivals.mean_s for n in asked if n.arrivals is not None)])
 
 
 def jump_target(asked: Sequence[Neighbour], wanted: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import assert_never
 
-from peer.collection import Yield, jump_target, sort_out, verdict
+from peer.collection import Yield, doubt, jump_target, longest_s, sort_out, verdict
 from peer.effects import (
     Effect,
     End,
@@ -31,7 +31,7 @@ from peer.effects import (
 from peer.entries import Collected, Finished, Good, Past, mapping, numbers, written
 from peer.faults.plan import FaultPlan
 from peer.neighbour import Held, Neighbour, Pulling
-from peer.pace import Pace, longest
+from peer.pace import Pace
 from peer.record import RoundRecord, tensor_digests
 from peer.retention import Retention
 from peer.roles import Exchange
@@ -300,8 +300,7 @@ class Machine:
         if done.fault:
             neighbour.fault = done.fault
             return (Happened("refused", name, done.fault), *self._settle(now_s))
-        neighbour.good = Held(pulling.round_no, snapshot, pulling.slot)
-        neighbour.broke_word = False
+        neighbour.file(Held(pulling.round_no, snapshot, pulling.slot))
         if self.phase is not Phase.COLLECT:
             return ()  # filed: it arrived after its round had closed
         if neighbour.has(self._wanted):
@@ -526,26 +525,18 @@ class Machine:
         return self._close(pending, now_s) if found.closed else (WakeAt(found.look_again_s),)
 
     def _longest_s(self) -> float:
-        told_s = max((self.neighbours[n].told_s for n in self.asked), default=0.0)
-        return longest(self._seen_s(), told_s)
-
-    def _seen_s(self) -> float:
-        """The longest round that was seen here, whatever the neighbours say."""
-        asked = [self.neighbours[n] for n in self.asked]
-        return max([self._work_s, *(n.arrivals.mean_s for n in asked if n.arrivals is not None)])
+        return longest_s([self.neighbours[n] for n in self.asked], self._work_s)
 
     def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
-        seen_s = self._seen_s()
-        is_beyond = now_s > self._began_s + self.pace.bound(seen_s) * (1 + self._ahead)
+        asked = [self.neighbours[name] for name in self.asked]
+        self._waited_s = now_s - self._began_s
+        doubt(given_up, asked, self._work_s, self._waited_s / (1 + self._ahead), self.pace)
         for neighbour in given_up:
-            if is_beyond and self.pace.is_stretched_by(neighbour.told_s, seen_s):
-                neighbour.broke_word = True
             silent = now_s >= neighbour.silent_s(self._asked_from_s, self.pace)
             if silent and not neighbour.lost:
                 neighbour.lost = True
                 effects.append(Happened("lost", neighbour.name, self._silence_of(neighbour, now_s)))
-        asked = [self.neighbours[name] for name in self.asked]
         if self._waits and (newest := jump_target(asked, self._wanted)):
             jump_to = min(newest + self._lag, self._rounds)
             self._skipped += tuple(range(self.round_no, jump_to))
@@ -553,7 +544,6 @@ class Machine:
         pace = self.pace if self._exchange.mixes_stale else replace(self.pace, max_staleness=0)
         self._yield = sort_out(asked, self._wanted, pace)
         self._roster.is_late = False
-        self._waited_s = now_s - self._began_s
         self._worked_from_s = now_s
         self._mix = Mix(
             self.round_no,

@@ -102,6 +102,10 @@ class Neighbour:
     def spare_slot(self) -> int:
         return 0 if self.good is None or self.good.slot == 1 else 1
 
+    def file(self, held: Held) -> None:
+        """Take what was admitted; its sender's word counts, whatever it had said before."""
+        self.good, self.broke_word = held, False
+
     def arrived(self, waited_s: float) -> None:
         if self.arrivals is None:
             self.arrivals = Arrivals()
