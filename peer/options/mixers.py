@@ -16,7 +16,7 @@ __all__ = ["MIXERS", "FedC2IOptions", "FedCalmOptions", "FedICOptions", "FedRepO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedC2IOptions:
-    gamma: float = number(5.0, "[0, inf)", "sharpness of the weights; 0 is the uniform mean")
+    gamma: float = number(5.0, "[0, 1000000]", "sharpness of the weights; 0 is the uniform mean")
     level: Literal["both", "client", "class"] = choice(
         "both", "both | client | class", "weigh whole models, rows of the classifier, or each"
     )

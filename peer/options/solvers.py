@@ -28,6 +28,7 @@ __all__ = [
     "SgdOptions",
 ]
 
+MIN_NOISE = 1e-6  # squares of much less are zero
 _STRENGTH = "[0, 1000000]"  # of a term in the loss
 _CLIP = "(0, 1000000]"
 _WITH_NOISE = Only("dp_noise", "(0, inf)")
@@ -64,6 +65,12 @@ class PrivacyOptions:
 
     def __post_init__(self) -> None:
         check(self)
+        if 0.0 < self.dp_noise < MIN_NOISE:
+            raise ConfigError(
+                f"dp_noise = {self.dp_noise} cannot be used: it hides nothing, and no accountant "
+                "can count with it",
+                hint=f"take {MIN_NOISE} or more, where 1 is usual; or 0 for no privacy",
+            )
 
     @property
     def is_private(self) -> bool:

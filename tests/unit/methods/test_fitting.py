@@ -162,3 +162,20 @@ def test_a_run_whose_manifest_lacks_a_line_is_refused_and_no_traceback() -> None
             assert key in str(error) or key in SLOTS, key
             needed.add(key)
     assert needed == {"method", "model", "run.topology", *SLOTS}
+
+
+@pytest.mark.parametrize(
+    ("explicit", "told"),
+    [
+        ({"method": "gossip", "solver.dp_noise": 1e-200}, "dp_noise = 1e-200 cannot be used"),
+        ({"method": "gossip", "solver.dp_noise": 9e-7}, "take 1e-06 or more, where 1 is usual"),
+        ({"mixer.gamma": 1e300}, "mixer.gamma = 1e\\+300 cannot be used"),
+        ({"pace.bound_s": 1e300}, "pace.bound_s = 1e\\+300 cannot be used"),
+        ({"pace.drain_s": 31_536_001}, r"must be a number in \[0, 31536000\]"),
+    ],
+)
+def test_numbers_that_arithmetic_or_a_clock_cannot_take_are_refused(
+    explicit: dict[str, Value], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        complete(explicit)
