@@ -46,7 +46,9 @@ class FedCalmOptions:
         "how far the step shall lead along each peer's own",
         only=Only("cap", "(0, inf)"),
     )
-    cap: float = number(1.0, "[0, inf)", "largest multiplier of a peer; 0 is the mean of PCGrad")
+    cap: float = number(
+        1.0, "[0, 1000000]", "largest multiplier of a peer; 0 is the mean of PCGrad"
+    )
 
     def __post_init__(self) -> None:
         check(self)

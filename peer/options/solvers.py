@@ -40,7 +40,7 @@ class DescentOptions:
     lr: float = number(0.05, "(0, 1000000]", "step size")
     momentum: float = number(0.0, "[0, 1)", "share of the last step that is taken again")
     nesterov: bool = flag("false", "look ahead along the momentum")
-    weight_decay: float = number(0.0, "[0, inf)", "joins the gradient before the momentum")
+    weight_decay: float = number(0.0, "[0, 1000000]", "joins the gradient before the momentum")
     epochs: int = whole(1, "[1, 100000]", "passes over the local data in each round")
 
     def __post_init__(self) -> None:

@@ -169,6 +169,7 @@ def test_a_run_whose_manifest_lacks_a_line_is_refused_and_no_traceback() -> None
     [
         ({"method": "gossip", "solver.dp_noise": 1e-200}, "dp_noise = 1e-200 cannot be used"),
         ({"method": "gossip", "solver.dp_noise": 9e-7}, "take 1e-06 or more, where 1 is usual"),
+        ({"method": "gossip", "solver.weight_decay": 1e300}, r"weight_decay = 1e\+300 cannot be"),
         ({"mixer.gamma": 1e300}, "mixer.gamma = 1e\\+300 cannot be used"),
         ({"pace.bound_s": 1e300}, "pace.bound_s = 1e\\+300 cannot be used"),
         ({"pace.drain_s": 31_536_001}, r"must be a number in \[0, 31536000\]"),
