@@ -111,7 +111,9 @@ def _by_method(flat: Mapping[str, Value], exchange: Exchange) -> Iterator[tuple[
     if flat["mixer"] in MIXERS and flat["mixer"] != _MEASURES:  # of installed ones who knows
         yield "mix.probe_batches", f"{mixer}: it measures no influence"
     model = str(flat["model"])
-    if model in MODELS and flat["model.norm"] != "batch":
+    if model in MODELS and not MODELS[model].normalised:
+        yield "mix.buffers", f"model = {model}, which has no BatchNorm"
+    elif model in MODELS and flat["model.norm"] != "batch":
         yield "mix.buffers", f"model = {model} without BatchNorm (model.norm = batch)"
 
 

@@ -162,11 +162,15 @@ def test_no_preset_asks_for_anything_in_vain(preset: str) -> None:
             ["run.topology = ring has no use with mixer = relay: peers ask the relay alone"],
         ),
         (
-            {"mix.buffers": "local"},
+            {"mix.buffers": "local", "model": "cnn"},
             [
-                "mix.buffers = local has no use with model = lenet5 without BatchNorm "
+                "mix.buffers = local has no use with model = cnn without BatchNorm "
                 "(model.norm = batch)"
             ],
+        ),
+        (
+            {"mix.buffers": "local"},
+            ["mix.buffers = local has no use with model = lenet5, which has no BatchNorm"],
         ),
     ],
 )
