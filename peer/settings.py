@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from peer.admit import AdmitOptions
+from peer.data.card import MAX_CHANNELS, MAX_CLASSES
+from peer.data.shard import MAX_SIDE
 from peer.faults.plan import NO_FAULTS
 from peer.options.entry import Need
 from peer.options.fields import Options, Rule, Value, build, check, choice, rules, whole
@@ -253,7 +255,7 @@ class Settings:
             admit=build(AdmitOptions, groups["admit"]),
             share=share,
             input_shape=_shape(str(flat.get("data.input", ""))),
-            num_classes=_count("data.classes", flat.get("data.classes", 0)),
+            num_classes=_classes(flat.get("data.classes", 0)),
             flat=dict(flat),
         )
 
@@ -267,12 +269,26 @@ def _group(group: str, flat: Mapping[str, Value]) -> dict[str, Value]:
     }
 
 
+def _classes(value: Value) -> int:
+    count = _count("data.classes", value)
+    if count > MAX_CLASSES:
+        raise ConfigError(
+            f"data.classes = {count} cannot be used: it must be a whole number from 0 to "
+            f"{MAX_CLASSES}"
+        )
+    return count
+
+
 def _shape(text: str) -> tuple[int, ...]:
-    """Channels, height and width: (3,), each from 1 to 99999; () of an empty text."""
+    """Channels, height and width, as a shard may have them: (3,); () of an empty text."""
     if not text:
         return ()
     parts = text.split("x")
-    fits = [p.isascii() and p.isdecimal() and len(p) <= 5 and int(p) > 0 for p in parts]
-    if fits != [True] * 3:
-        raise ConfigError(f"data.input = {text:.60} cannot be used: it must be like 3x28x28")
-    return tuple(int(p) for p in parts)
+    sides = [int(p) if p.isascii() and p.isdecimal() and len(p) <= 5 else 0 for p in parts]
+    limits = (MAX_CHANNELS, MAX_SIDE, MAX_SIDE)
+    if len(sides) != 3 or not all(0 < n <= most for n, most in zip(sides, limits, strict=True)):
+        raise ConfigError(
+            f"data.input = {text:.60} cannot be used: it must be like 3x28x28, at most "
+            f"{'x'.join(map(str, limits))}"
+        )
+    return tuple(sides)

@@ -140,7 +140,19 @@ def test_every_preset_fits_a_manifest(preset: str) -> None:
     assert Settings.read(manifest).flat == flat
 
 
-HOSTILE: list[Value] = ["abc", "9" * 400, 1e308, -1, True, 2.5, "\u0663x3x3", "0x1x1", "1x1"]
+HOSTILE: list[Value] = [
+    "abc",
+    "3x5000x28",
+    10_001,
+    "9" * 400,
+    1e308,
+    -1,
+    True,
+    2.5,
+    "\u0663x3x3",
+    "0x1x1",
+    "1x1",
+]
 
 
 @pytest.mark.parametrize("key", ["data.input", "data.classes"])
