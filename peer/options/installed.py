@@ -152,10 +152,14 @@ def _check_only(declared: Mapping[str, Rule], where: str) -> None:
         told = f"{where} reads {name} only with {rule.only.told()}"
         if rule.only.option not in declared:
             raise ConfigError(f"{told}, which is no option")
+        other = declared[rule.only.option]
         try:
-            rule.only.holds(declared[rule.only.option].default)
+            rule.only.holds(other.default)
         except ValueError as error:
             raise ConfigError(f"{told}: {error}") from None
+        if isinstance(other.default, str | bool):
+            for word in set(rule.only.allowed.split(" | ")) - set(other.allowed.split(" | ")):
+                raise ConfigError(f"{told}: {word!r} is none of {other.allowed}")
 
 
 def _package(point: EntryPoint) -> str:

@@ -54,12 +54,14 @@ def bring(site: Path, name: str, text: str, *, point: str = "", package: str = "
 ONLY = """
 from dataclasses import dataclass
 from peer.options.entry import Entry
-from peer.options.fields import Only, number
+from peer.options.fields import Only, choice, flag, number
 
 @dataclass(frozen=True)
 class Options:
     q: float = number(1.0, "[0, 2]", "one", only=Only({only}))
     r: float = number(1.0, "[0, 2]", "another")
+    s: str = choice("a", "a | b", "words")
+    t: bool = flag("true", "yes or no")
 
 ENTRY = Entry(Options, "mean", factory="a:B")
 """
@@ -112,6 +114,9 @@ def test_an_installed_aggregator_makes_one_model_of_all_without_saying_so(site: 
         ),
         ("mean", ONLY.replace("{only}", '"other", "a"'), "", "q only with other = a, which is no"),
         ("mean", ONLY.replace("{only}", '"r", "a"'), "", "q only with r = a: 'a' is not an interv"),
+        ("mean", ONLY.replace("{only}", '"s", "a | c"'), "", "s = a or c: 'c' is none of a | b"),
+        ("mean", ONLY.replace("{only}", '"s", "(0, 1)"'), "", "'(0, 1)' is none of a | b"),
+        ("mean", ONLY.replace("{only}", '"t", "yes"'), "", "'yes' is none of true | false"),
         (
             "mean",
             PLAIN.replace("NoOptions\n", "Need, NoOptions\n").replace(
