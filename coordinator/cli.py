@@ -29,6 +29,8 @@ from protocol.wire.messages import Lift, NewToken, Revoke, Withdraw
 
 __all__ = ["main"]
 
+MAX_UNTIL_S = 1e11  # since 1970; what a message carries
+
 _of_run = click.option(
     "--run", "run_name", metavar="NAME", help="Of which run. [the one written last]"
 )
@@ -224,11 +226,17 @@ def new(until: str | None, uses: int | None, single_use: bool, run_name: str | N
 
 def _until(typed: str) -> float:
     try:
-        return datetime.fromisoformat(typed).astimezone().timestamp()
+        until_s = datetime.fromisoformat(typed).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigError(
             f"--until {typed} is not a date", hint="for example 2026-12-24 or 2026-12-24T18:00"
         ) from error
+    if not 0.0 < until_s <= MAX_UNTIL_S:
+        raise ConfigError(
+            f"--until {typed} cannot be used: it must lie between 1970 and 5138",
+            hint="leave it away for a token that is good for ever",
+        )
+    return until_s
 
 
 @tokens.command()

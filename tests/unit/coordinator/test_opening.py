@@ -80,6 +80,29 @@ def test_what_no_message_could_carry_is_told_before_anybody_is_asked(
     assert isinstance(done.exception, SystemExit)
 
 
+@pytest.mark.parametrize(
+    ("until", "told"),
+    [
+        ("1970-01-01T00:00+00:00", "must lie between 1970 and 5138"),  # 0 is for ever
+        ("1969-12-24", "must lie between 1970 and 5138"),
+        ("9999-12-31T23:59", "must lie between 1970 and 5138"),
+        ("0001-01-01", "is not a date"),
+        ("nan", "is not a date"),
+        ("", "is not a date"),
+        ("2001-01-01", "--until lies in the past"),
+    ],
+)
+def test_a_token_until_a_day_that_cannot_be_meant_is_refused(
+    until: str, told: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KINFOLK_HOME", str(home.root))
+    before = contents(home)
+    done = CliRunner().invoke(main, ["tokens", "new", "--run", "demo", "--until", until])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True)
+    assert told in done.output
+    assert contents(home)["journal.json"] == before["journal.json"]
+
+
 def test_an_order_that_changes_nothing_writes_nothing(home: Home) -> None:
     before = contents(home)
     with pytest.raises(ConfigError, match="no key of nobody is refused in the run demo"):
