@@ -42,7 +42,7 @@ _VALUES: Mapping[str, Allowed] = {
     "rejoin": _share,
     "seconds": _seconds(0.0, "seconds, 0 or more"),
     "factor": Allowed("a number above 1", lambda v: _is_number(v, 1.0, 1e6) and v > 1.0),
-    "mbit": Allowed("megabits a second, more than 0", lambda v: _is_number(v, 0.0, 1e9) and v > 0),
+    "mbit": Allowed("megabits a second, 0.000001 or more", lambda v: _is_number(v, 1e-6, 1e9)),
     "one_way": FLAG,
 }
 

@@ -101,7 +101,7 @@ class Rule:
         """
         value = self._convert(raw)
         if value is None or not self.allows(value):
-            raise ConfigError(f"{key} = {raw} cannot be used: it must be {self}")
+            raise ConfigError(f"{key} = {raw!s:.60} cannot be used: it must be {self}")
         return value
 
     def _convert(self, raw: Value) -> Value | None:

@@ -19,7 +19,9 @@ class Timing:
     evaluate_s: float = number(0.05, "[0, 3600]", "seconds of an evaluation")
     prepare_s: float = number(3.0, "[0, 3600]", "seconds until a trainer is ready")
     latency_s: float = number(0.001, "[0, 60]", "seconds of a message on its way")
-    bandwidth_mb_s: float = number(100.0, "(0, 1000000]", "megabytes a second between two peers")
+    bandwidth_mb_s: float = number(
+        100.0, "[0.000001, 1000000]", "megabytes a second between two peers"
+    )
 
     def __post_init__(self) -> None:
         check(self)

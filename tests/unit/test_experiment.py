@@ -132,6 +132,11 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         ("[timing]\nstep_s = -1\n" + DATA, "timing.step_s = -1 cannot be used"),
         ("[timing]\nstep_s = 1\ncalibrate = true\n" + DATA, "step_s and calibrate, which"),
         ("[timing]\ncalibrate = 1\n" + DATA, "timing.calibrate = 1: must be true or false"),
+        ("[timing]\nbandwidth_mb_s = 5e-324\n" + DATA, "bandwidth_mb_s = 5e-324 cannot be used"),
+        (
+            '[[fault]]\nkind = "bandwidth"\nat_s = 1\nmbit = 5e-324\n' + DATA,
+            r"1 \(bandwidth\) has mbit = 5e-324: it must be megabits a second, 0.000001 or more",
+        ),
         ("[timing]\npeers = 3\n" + DATA, r"\[timing.peers\] must hold a table"),
         ("[timing.peers.a]\nmix = 1\n" + DATA, r"\[timing.peers.a\] has no key 'mix'"),
         ("[solver]\nlr = nan\n" + DATA, r"solver.lr = nan cannot be used: it must be a number in"),
