@@ -14,16 +14,20 @@ from typing import Any
 from coordinator.book import Book, Entry
 from coordinator.refusals import Refusal
 from coordinator.tokens import Token
-from protocol.errors import KeyFileError, OperatorError
+from protocol.errors import KeyFileError, KinfolkError
 from protocol.home import sync_folder, write_atomically
 from protocol.ids import PeerId, RunId, peer_id
 from protocol.jsontext import parse_json
 from protocol.manifest import Manifest
-from protocol.wire.messages import Epoch
+from protocol.wire.codec import COORDINATOR, encode_document
+from protocol.wire.messages import Epoch, NewToken
 
 __all__ = ["Journal", "Loaded"]
 
+MAX_STARTS = 1 << 40  # far beyond any run, far below what a message carries
 _FORMAT = "kinfolk-journal-1"
+# What reading a value as another type than it has may raise.
+_SPOILT = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,8 @@ class Journal:
                 book = _decoded(path.read_bytes())
             except FileNotFoundError:
                 continue
-            except (ValueError, KeyError, TypeError, AttributeError, OperatorError) as error:
-                faults.append(f"{path} is torn ({error})")
+            except (*_SPOILT, KinfolkError) as error:
+                faults.append(f"{path} is torn ({str(error) or type(error).__name__:.200})")
                 continue
             if path == self._previous:
                 # The newest may have been of the next start: never use its incarnation again.
@@ -143,7 +147,7 @@ def _decoded(content: bytes) -> Book:
         raise ValueError("its checksum does not fit")
     entries = [_entry(fields) for fields in body["entries"]]
     refused = [_refusal(fields) for fields in body.get("refused", [])]
-    return Book(
+    book = Book(
         run=RunId(bytes.fromhex(body["run"])),
         run_name=body["run_name"],
         token=bytes.fromhex(body["token"]),
@@ -163,6 +167,34 @@ def _decoded(content: bytes) -> Book:
         tokens=[_token(fields) for fields in body["tokens"]],
         refused={refusal.key: refusal for refusal in refused},
     )
+    _check(book)
+    return book
+
+
+def _check(book: Book) -> None:
+    """Refuse values that the coordinator could not work with, though the checksum fits them.
+
+    Raises:
+        LocalProtocolError: one that members are shown, or a token, fits no message.
+        ValueError: one of the others is not of its type.
+    """
+    encode_document(book.view(0))
+    for token in book.tokens:
+        COORDINATOR.encode(NewToken(token.secret, token.until_s, token.uses))
+    entries = book.entries.values()
+    epochs = (book.told.incarnation, book.told.counter, book.known.incarnation, book.known.counter)
+    counts = [book.relays, *epochs, *(token.used for token in book.tokens)]
+    texts = [book.bind, book.advertise, *(entry.token for entry in entries)]
+    flags = [book.settled, *(token.withdrawn for token in book.tokens)]
+    flags += [f for e in entries for f in (e.ready, e.lost, e.left, e.revoked, e.returning)]
+    for kind, values in ((int, counts), (str, texts), (bool, flags)):
+        for value in values:
+            if type(value) is not kind:
+                raise ValueError(f"{value!r:.60} stands where a {kind.__name__} is due")
+    if min(counts) < 0:
+        raise ValueError(f"{min(counts)} stands where 0 or more is due")
+    if book.incarnation > MAX_STARTS:
+        raise ValueError(f"{book.incarnation} starts, at most {MAX_STARTS} can be")
 
 
 def _entry(fields: Mapping[str, Any]) -> Entry:

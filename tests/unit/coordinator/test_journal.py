@@ -1,14 +1,17 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coordinator import journal as journal_module
 from coordinator.book import Book
-from coordinator.journal import Journal
+from coordinator.journal import Journal, _checksum, _encoded
 from coordinator.refusals import Offence
 from protocol.errors import KeyFileError
+from protocol.wire.messages import Lift
 from tests.unit.coordinator.town import A, B, Town
 
 
@@ -114,3 +117,69 @@ def test_two_torn_journals_are_the_operators_to_mend(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"{}")
     with pytest.raises(KeyFileError, match=r"journal\.previous\.json is torn"):
         Journal(tmp_path).load()
+
+
+HOSTILE = [
+    None,
+    True,
+    -1,
+    2**62,
+    1.5,
+    1e300,
+    "",
+    "x",
+    "\x1b[31m",
+    "00" * 32,
+    "a" * 5000,
+    [],
+    {},
+    [1],
+]
+
+
+def places(value: object, here: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where anything stands in a JSON value."""
+    parts: Iterable[tuple[str | int, object]] = ()
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list):
+        parts = enumerate(value)
+    for key, part in parts:
+        yield (*here, key)
+        yield from places(part, (*here, key))
+
+
+def changed(book: Any, place: tuple[str | int, ...], value: object) -> bytes:
+    """A journal with another value at a place, and a checksum that fits it."""
+    book = deepcopy(book)
+    table = book
+    for key in place[:-1]:
+        table = table[key]
+    table[place[-1]] = value
+    text = {"format": "kinfolk-journal-1", "checksum": _checksum(book), "book": book}
+    return json.dumps(text).encode()
+
+
+def test_a_journal_whose_checksum_fits_is_torn_or_can_be_worked_with(tmp_path: Path) -> None:
+    Journal(tmp_path).save(full_book())
+    path = tmp_path / "journal.json"
+    whole = json.loads(path.read_bytes())["book"]
+    torn = 0
+    for place in places(whole):
+        for value in HOSTILE:
+            path.write_bytes(changed(whole, place, value))
+            try:
+                loaded = Journal(tmp_path).load()
+            except KeyFileError as error:
+                assert "\n" not in str(error), place
+                torn += 1
+                continue
+            assert loaded is not None
+            town = Town(book=loaded.book)
+            town.hear(A, A.join())
+            for token in loaded.book.tokens:
+                assert token.limits()
+                token.fault(1.8e9)
+            town.order(Lift("b"))
+            assert _encoded(town.book)
+    assert torn > 500
