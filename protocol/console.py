@@ -20,13 +20,15 @@ from protocol.errors import KinfolkError, OperatorError
 __all__ = ["Commands", "fail", "set_up_logging"]
 
 # What the machine refuses and a person must mend: a full or read-only disk, missing rights,
-# too few file descriptors.
+# too few file descriptors, a name that no file can have.
 _MACHINE_FAULTS = frozenset(
     {
         errno.EACCES,
         errno.EDQUOT,
         errno.EIO,
+        errno.ELOOP,
         errno.EMFILE,
+        errno.ENAMETOOLONG,
         errno.ENFILE,
         errno.ENOSPC,
         errno.EPERM,
@@ -78,7 +80,7 @@ def fail(error: Exception) -> NoReturn:
             _tell(str(error))
             sys.exit(1)
         case OSError() if error.errno in _MACHINE_FAULTS:
-            where = f": {error.filename}" if error.filename else ""
+            where = f": {error.filename!s:.200}" if error.filename else ""
             _tell(f"{error.strerror}{where}")
             sys.exit(2)
         case _:

@@ -41,6 +41,12 @@ ENDINGS = [
         "Error: No space left on device: /x\n",
     ),
     (OSError(errno.ENOSPC, "No space left on device"), 2, "Error: No space left on device\n"),
+    (
+        OSError(errno.ENAMETOOLONG, "File name too long", "x" * 5000),
+        2,
+        f"Error: File name too long: {'x' * 200}\n",
+    ),
+    (OSError(errno.ELOOP, "Too many levels", "/x"), 2, "Error: Too many levels: /x\n"),
     (KeyboardInterrupt(), 130, "Interrupted.\n"),
     (click.ClickException("odd"), 1, "Error: odd\n"),
 ]
