@@ -119,7 +119,7 @@ def test_two_torn_journals_are_the_operators_to_mend(tmp_path: Path) -> None:
         Journal(tmp_path).load()
 
 
-HOSTILE = [
+HOSTILE: list[object] = [
     None,
     True,
     -1,
