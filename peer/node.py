@@ -58,6 +58,7 @@ from peer.work import (
 from protocol.errors import ConfigError, OperatorError, RemoteProtocolError
 from protocol.ids import PeerId, RunId
 from protocol.manifest import Manifest
+from protocol.topology import check_carried
 from protocol.wire import link as links
 from protocol.wire import membership_effects as joining
 from protocol.wire.codec import COORDINATOR, PEER
@@ -275,6 +276,7 @@ class Node:
         if self.plan.role is Role.RELAY:
             return ()  # the peers know the data: the first of them settles
         try:
+            check_carried(str(pinned.get("run.topology", "")))
             options = Manifest(complete({**pinned, **self.plan.explicit}))
         except OperatorError as error:
             return self.fail(str(error), 2, now_s)

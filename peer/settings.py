@@ -22,7 +22,7 @@ from peer.share import ShareOptions
 from peer.unused import refuse_unused, unused
 from protocol.errors import ConfigError, RefusedError
 from protocol.suggest import did_you_mean
-from protocol.topology import DEFAULT_TOPOLOGY, Topology, parse_topology
+from protocol.topology import DEFAULT_TOPOLOGY, Topology, check_carried, parse_topology
 from protocol.wire.messages import WIRE_VERSION
 
 __all__ = [
@@ -219,6 +219,7 @@ class Settings:
                     hint="whoever settled it runs another version, or does harm: start a new run",
                 )
         groups = {group: _group(group, flat) for group in _GROUPS}
+        check_carried(str(flat["run.topology"]))
         topology = parse_topology(str(flat["run.topology"]))
         recipe = read({k: v for k, v in flat.items() if _is_of_method(k)})
         if Need.FULL_MESH in recipe.needs and topology.spec != DEFAULT_TOPOLOGY:

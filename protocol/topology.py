@@ -50,6 +50,7 @@ __all__ = [
     "Graph",
     "Topology",
     "active",
+    "check_carried",
     "check_participation",
     "neighbours",
     "parse_topology",
@@ -179,6 +180,21 @@ def parse_topology(spec: str) -> Topology:
     return parse(kind, rest)
 
 
+def check_carried(spec: str) -> None:
+    """Refuse what a manifest cannot carry: a file of one host, without the digest of its links.
+
+    Raises:
+        ConfigError: as it says.
+    """
+    kind, _, rest = (part.strip() for part in spec.partition(":"))
+    if kind == "file" and not _CHECKED_PATH.fullmatch(rest):
+        raise ConfigError(
+            f"run.topology = {spec:.80} names a file that other hosts do not have",
+            hint="give it with --topology to the peer that starts the run, or in an experiment "
+            "file: its links then travel with the run",
+        )
+
+
 def _plain(shape: Shape) -> Callable[[str, str], Topology]:
     def parse(kind: str, rest: str) -> Topology:
         if rest:
@@ -230,16 +246,44 @@ def _file(_kind: str, rest: str) -> Topology:
     path, digest = checked.groups() if checked else (rest, "")
     if not path:
         raise ConfigError("topology file needs a path", hint="for example file:links.txt")
+    if digest:
+        return Topology(f"file:{path}#{digest}", Listed(_checked_links(path, digest)))
     links = _links(enumerate(_lines(Path(path)), start=1), where=f"{path} line")
     written = _written(links)
-    seen = blake2b(written.encode(), digest_size=8).hexdigest()
-    if digest not in {"", seen}:
-        raise ConfigError(
-            f"the links in {path} are not those of the run (digest {seen}, the run's is {digest})",
-            hint="copy the file from where the run was started",
-        )
+    seen = _digest_of(written)
     spec = f"edges:{written}"
     return Topology(spec if len(spec) <= MAX_SPEC_CHARS else f"file:{path}#{seen}", Listed(links))
+
+
+def _checked_links(path: str, digest: str) -> tuple[Link, ...]:
+    """Read the file that a manifest names. Somebody else chose the path, and hears the error.
+
+    So nothing is opened that is no plain file, and nothing is told of what stands in it.
+    """
+    other = ConfigError(
+        f"the links in {path} are not those of the run, whose digest is {digest}",
+        hint="copy the file from where the run was started",
+    )
+    try:
+        is_there = Path(path).is_file()
+    except OSError:  # too long a name, or a folder that is not ours to look into
+        is_there = False
+    if not is_there:
+        raise ConfigError(
+            f"there is no file {path:.200} here, whose links the run has",
+            hint="copy the file from where the run was started",
+        )
+    try:
+        links = _links(enumerate(_lines(Path(path)), start=1), where="line")
+    except ConfigError:
+        raise other from None
+    if _digest_of(_written(links)) != digest:
+        raise other
+    return links
+
+
+def _digest_of(written: str) -> str:
+    return blake2b(written.encode(), digest_size=8).hexdigest()
 
 
 _CHECKED_PATH = re.compile(r"(.+)#([0-9a-f]{16})")

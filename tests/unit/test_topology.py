@@ -1,5 +1,6 @@
 """Topologies on paper: small rosters, every refusal, files of links."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from protocol.shapes import joined, pieces
 from protocol.topology import (
     Graph,
     active,
+    check_carried,
     check_participation,
     neighbours,
     parse_topology,
@@ -204,6 +206,49 @@ def test_a_long_file_of_links_must_be_the_same_on_every_host(tmp_path: Path) -> 
     write(tmp_path, text + "p0 p200\n")
     with pytest.raises(ConfigError, match="are not those of the run"):
         parse_topology(topology.spec)
+
+
+SECRETS = {
+    "a key": '{"format": "kinfolk-key-1", "curve_secret": "c2VjcmV0"}\n',
+    "two words a line": "user secret\nuser other\n",
+    "a word": "secret\n",
+    "nothing": "",
+    "no text": "\udcff\udcfe",
+}
+
+
+@pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS)
+def test_of_a_file_that_somebody_elses_manifest_names_nothing_is_told(
+    text: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "own"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(ConfigError) as refused:
+        parse_topology(f"file:{path}#{'0' * 16}")
+    assert str(refused.value) == (
+        f"the links in {path} are not those of the run, whose digest is {'0' * 16} - copy the "
+        "file from where the run was started"
+    )
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.timeout(10)
+def test_what_is_no_plain_file_is_not_opened_by_somebody_elses_word(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, tmp_path / "nothing", "/dev/tty", "x" * 5000):
+        with pytest.raises(ConfigError, match=r"there is no file .* here, whose links"):
+            parse_topology(f"file:{path}#{'0' * 16}")
+
+
+@pytest.mark.parametrize("spec", ["file:links.txt", "file: /etc/passwd", "file:", "file:a#b"])
+def test_a_manifest_carries_no_file_without_the_digest_of_its_links(spec: str) -> None:
+    with pytest.raises(ConfigError, match="names a file that other hosts do not have"):
+        check_carried(spec)
+
+
+@pytest.mark.parametrize("spec", ["full", "", f"file:links.txt#{'0' * 16}", "edges:a b"])
+def test_everything_else_may_be_carried(spec: str) -> None:
+    check_carried(spec)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Who settles a run's manifest, and with what: nothing that its own peer could not build."""
 
+from pathlib import Path
+
 from peer.effects import Over
 from peer.faults.reading import read_faults
 from peer.options.fields import Value
+from peer.settings import complete
 from peer.work import Failed, Prepare
+from protocol.manifest import Manifest
 from tests.unit.node.dweller import Dweller
 from tests.unit.node.valley import Valley, ends
 
@@ -53,6 +57,22 @@ def test_peers_that_agree_build_their_model_once() -> None:
     three = world.settle("abc")
     assert world.play(60.0)
     assert [prepared_with(one, "model") for one in three] == [["lenet5"]] * 3
+
+
+def test_a_file_that_the_run_names_without_its_digest_is_not_read(tmp_path: Path) -> None:
+    own = tmp_path / "own.key"
+    own.write_text("secret of mine\n")
+    for is_settled in (False, True):
+        world = Valley(founders=2)
+        whole = complete({"data.input": "1x8x8", "data.classes": 2})
+        world.book.options = Manifest({**whole, "run.topology": f"file:{own}"})
+        world.book.settled = is_settled
+        node = world.add("a")
+        assert world.play(10.0)
+        assert isinstance(node.over, Over)
+        assert node.over.code == 2
+        assert "names a file that other hosts do not have" in node.over.reason
+        assert "secret" not in node.over.reason
 
 
 def test_a_line_that_has_a_use_by_what_the_run_pins_is_no_mistake() -> None:
