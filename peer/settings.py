@@ -129,6 +129,8 @@ def typed(explicit: Mapping[str, Value]) -> dict[str, Value]:
         ConfigError: an unknown key, or a value that is not allowed.
     """
     flat = _of_no_method(explicit)
+    if "run.topology" in flat:  # as the run will have it: other hosts have no file of ours
+        flat["run.topology"] = parse_topology(str(flat["run.topology"])).spec
     preset = str(flat.get("method", DEFAULT_PRESET))
     return flat | converted(preset, {k: v for k, v in explicit.items() if _is_of_method(k)})
 

@@ -1,11 +1,13 @@
 """Which parts of a method fit together, and with which topology; what does not is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from peer.options.entry import Need
 from peer.options.fields import Value
 from peer.options.recipe import PRESETS, SLOTS, expand, givers_of, read
-from peer.settings import Settings, complete, typed
+from peer.settings import Settings, complete, typed, wished
 from protocol.errors import ConfigError
 from protocol.manifest import Manifest
 
@@ -108,6 +110,16 @@ def test_what_is_typed_for_a_run_that_is_not_known_yet_is_converted_alone() -> N
         "aggregator.momentum": 0.5,
         "run.rounds": 3,
     }
+
+
+def test_a_file_of_links_is_wished_for_as_the_run_will_have_it(tmp_path: Path) -> None:
+    links = tmp_path / "links"
+    links.write_text("b c\na b\n")
+    explicit: dict[str, Value] = {"run.topology": f"file:{links}"}
+    for read_it in (typed, wished):
+        assert read_it({**explicit, "method": "gossip"})["run.topology"] == "edges:a b,b c"
+    with pytest.raises(ConfigError, match="no topology 'rink'"):
+        typed({"run.topology": "rink"})
 
 
 @pytest.mark.parametrize(
