@@ -9,7 +9,7 @@ __all__ = ["Arrivals", "Pace", "freshness", "longest"]
 ADAPTIVE_BOUND_S = 60.0  # shortest hard bound of a round when none is set
 ADAPTIVE_BOUND_ROUNDS = 5.0  # ... or this many times the longest round seen or told of
 _YEAR_S = 31_536_000  # a longer wait is none that anybody means; as of faults
-TOLD_S = 600.0  # a neighbour's word of how long it needs counts for at most so much
+TOLD_S = 3600.0  # a neighbour's word of how long it needs counts for at most so much
 TOLD_ROUNDS = 20.0  # ... or for this many times the longest round that was seen
 _GAIN_MEAN, _GAIN_DEVIATION = 0.125, 0.25  # as in RFC 6298: smooth enough, quick enough
 

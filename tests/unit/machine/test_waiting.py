@@ -128,7 +128,7 @@ def liar_holds_up(stage: Stage, *, eta_s: float = 1e8) -> float:
 def test_a_neighbour_that_says_it_needs_years_is_believed_within_bounds_and_once() -> None:
     stage = in_round_two()
     stage.give("b", 1)
-    assert liar_holds_up(stage) == 3000.0  # five times the ten minutes that its word counts for
+    assert liar_holds_up(stage) == 18_000.0  # five times the hour that its word counts for
     for wanted in (2, 3):
         stage.work()
         stage.give("b", wanted)
@@ -142,9 +142,9 @@ def test_a_neighbour_that_says_it_needs_years_is_believed_within_bounds_and_once
 
 
 def test_a_neighbours_word_counts_for_more_where_rounds_are_long() -> None:
-    assert longest(0.0, 500.0) == 500.0
-    assert longest(0.0, 1e8) == 600.0
-    assert longest(40.0, 1e8) == 800.0
+    assert longest(0.0, 3000.0) == 3000.0
+    assert longest(0.0, 1e8) == 3600.0
+    assert longest(400.0, 1e8) == 8000.0
     assert longest(40.0, 30.0) == 40.0
 
 
