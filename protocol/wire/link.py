@@ -9,13 +9,14 @@ DOWN --connected--> GREETING --Welcome--> UP --Done, DoneAck--> FINISHED
 One question may stand. It is put again after every reconnect, with a new attempt number (an answer
 to the old connection is lost), and at least every `reask_s`. An Offer closes it, whatever its
 attempt; what answers no standing question is dropped, and so is what answers an earlier one, for
-another part: the two have crossed, once for each attempt. What keeps it open, NotYet, is life.
+another part: the two have crossed, once for each question. What keeps it open, NotYet, is life.
 
 Each input returns effects to carry out in order. While anything is outstanding they end with one
 WakeAt, which replaces the earlier ones; while disconnected the transport owes the next event; UP
 without a question it is our own turn. A wake before its time is harmless.
 """
 
+from collections import Counter
 from enum import Enum
 from typing import assert_never
 
@@ -126,7 +127,7 @@ class Link:
         self._asked: int | None = None  # round of the standing question
         self._part = Part.RESULT  # of which snapshot of that round
         self._asked_for: dict[Part, int] = {}  # the newest attempt at which each part was asked for
-        self._passed_over: dict[Part, int] = {}  # ... and the newest whose answer has crossed
+        self._owed: Counter[Part] = Counter()  # how many of its questions have no answer yet
         self._holds = b""  # name of what we have of theirs, for them to step from
         self._said = b""  # which one we named at the newest attempt
         self._attempt = 0
@@ -264,10 +265,11 @@ class Link:
         if not signed_snapshot(self._sign_key, name, offer.signature):
             raise RemoteProtocolError(f"manifest of {self._neighbour}: the signature does not fit")
         if has_crossed:
-            self._passed_over[manifest.part] = offer.attempt
+            self._owed[manifest.part] -= 1
             return self._wake_at()
         step = self._step(manifest, offer)
         self._asked = None
+        self._owed[self._part] -= 1
         return Answered(offer.round_no, manifest, name, step), *self._wake_at()
 
     def _step(self, manifest: SnapshotManifest, offer: Offer) -> Step | None:
@@ -298,10 +300,9 @@ class Link:
     def _answers(self, part: Part, offer: Offer) -> bool:
         """Can it be the answer to a question for that part, put at this attempt or later?
 
-        Each attempt is answered once and in turn, so that nobody has us check one offer for ever.
+        Each question is answered once, so that nobody has us check one offer for ever.
         """
-        passed, asked = self._passed_over.get(part, 0), self._asked_for.get(part, 0)
-        return passed < offer.attempt <= asked
+        return 0 < offer.attempt <= self._asked_for.get(part, 0) and self._owed[part] > 0
 
     def _check(self, manifest: SnapshotManifest, offer: Offer, part: Part) -> None:
         for line, seen, due in (
@@ -345,6 +346,7 @@ class Link:
             self._attempt += 1
             self._said = self._holds
             self._asked_for[self._part] = self._attempt
+            self._owed[self._part] += 1
             ask = Ask(self._hello.run, self._part, self._asked, self._attempt, self._holds)
             return Send(ask), *self._wake_at()
         if self._is_done:

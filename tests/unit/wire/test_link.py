@@ -202,13 +202,16 @@ def test_another_part_is_a_breach_where_no_earlier_question_asked_for_it(
         link.receive(offered, 2.0)
 
 
-def test_an_answer_crosses_once_for_each_attempt_and_is_not_checked_for_ever() -> None:
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_an_answer_crosses_once_for_each_attempt_and_is_not_checked_for_ever(
+    order: tuple[int, int],
+) -> None:
     link = up()
     link.ask(5, 0.0)
     link.receive(not_yet(5, 1), 18.0)
     link.wake(20.0)  # the result is asked for at attempts 1 and 2
     link.ask(5, 21.0, Part.STATE)
-    for attempt in (1, 2):
+    for attempt in order:
         assert link.receive(offer(5, attempt), 22.0) == (WakeAt(32.0),)
     for attempt in (1, 2):
         with pytest.raises(RemoteProtocolError, match="part result, not state"):
