@@ -203,6 +203,10 @@ def _data(tables: Mapping[str, object], base: Path, seed: int) -> DataTable:
             "[data] must say where shards are or what to make them of",
             hint='shards = "DIR", or make = "digits" with the options of `peer data make`',
         )
+    if "sources" in table:
+        raise ConfigError(
+            "[data] has sources", hint='here they stand in make = "digits", or a list'
+        )
     if "shards" in table:
         if len(table) > 1:
             others = ", ".join(key for key in table if key != "shards")

@@ -1,6 +1,10 @@
 """Experiment files: what they mean, and that every mistake is told with its file, table and key."""
 
+import re
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -10,6 +14,7 @@ from protocol.errors import ConfigError
 from protocol.ids import PeerId
 from protocol.manifest import RUN_SECTIONS
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = '[data]\nshards = "shards"\n'
 
 
@@ -159,6 +164,10 @@ def test_a_graphs_file_is_found_beside_the_experiment(tmp_path: Path) -> None:
         ("", r"\[data\] must say where shards are"),
         (DATA + 'make = "digits"\n', r"\[data\] must say"),
         (DATA + "peers = 3\n", r"\[data\] has shards, which stands alone, and also peers"),
+        (
+            '[data]\nmake = "digits"\nsources = ["mnist"]\n',
+            r"\[data\] has sources - here they stand in",
+        ),
         ('[data]\nmake = "digits"\npears = 3\n', "unknown key of .data. 'pears'"),
         ('[data]\nmake = "letters"\n', "letters"),
         (DATA + '[[peer]]\nname = "a"\n', r"\[\[peer\]\] 1 has no data"),
@@ -183,6 +192,26 @@ def test_a_mistake_is_told_in_one_line_with_file_table_and_key(
         load(tmp_path, text)
     assert "tiny.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Every TOML in the documents that is of an experiment."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for text in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL):
+            if not {"lab", "project"} & tomllib.loads(dedent(text)).keys():
+                yield page.name, dedent(text)
+
+
+def test_what_the_documents_show_is_taken_and_nothing_of_it_is_in_vain(tmp_path: Path) -> None:
+    found = list(blocks())
+    assert {"data.md", "defence.md", "experiment.md", "faults.md"} <= {name for name, _ in found}
+    for name, text in found:
+        assert load(tmp_path, text if "[data]" in text else text + DATA).unused == (), name
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy/examples").glob("*.toml")), ids=str)
+def test_every_example_is_taken_and_nothing_of_it_is_in_vain(path: Path) -> None:
+    assert load_experiment(path).unused == ()
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
