@@ -162,6 +162,9 @@ class Directory:
 
     def offended(self, offence: Offence, now_s: float) -> tuple[Effect, ...]:
         """Remember a key that the transport has shut out, so that the next start refuses it too."""
+        if offence.key == self._operator:  # heard again: who else could lift it?
+            _log.warning("a connection that seemed the operator's is cut: %s", offence.reason)
+            return ()
         _log.warning("%s", shut_out(self._book, offence, self._since_1970_s()))
         # A book that knows no member yet must not be taken for the journal that was lost.
         return () if self._book.lost else (self._save(now_s),)

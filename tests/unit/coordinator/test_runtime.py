@@ -280,6 +280,20 @@ def test_a_refusal_is_lifted_at_once_by_name_and_by_key(hall: Hall) -> None:
     again.close()
 
 
+def test_the_operators_own_key_is_never_shut_out(hall: Hall) -> None:
+    hall.line(A).say(A.join())
+    hall.runtime.turn()
+    for key in (A.key, OPERATOR.key):  # the latter by a stranger from the same address
+        hall.listener.ban(key, "too much")
+    hall.runtime.turn()
+    assert list(hall.book.refused) == [A.key]
+    operator = hall.line(OPERATOR)
+    assert operator.first is CallerEvent.CONNECTED
+    operator.say(Lift("a"))
+    hall.runtime.turn()
+    assert operator.heard() == [Told]
+
+
 def test_on_a_full_disk_a_refusal_holds_and_is_written_once_there_is_room(hall: Hall) -> None:
     hall.line(A).say(A.join())
     hall.runtime.turn()
