@@ -10,8 +10,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import accumulate
-from math import prod
 from pathlib import Path
 from threading import Thread
 from typing import Protocol
@@ -25,14 +23,16 @@ except ImportError:
     grpc = None
 
 __all__ = [
+    "ANY_SIZE",
     "HAS_GRPC",
     "GrpcPieces",
     "GrpcStream",
     "GrpcUnary",
-    "GrpcWeights",
     "OneFrame",
     "RawTcp",
     "Way",
+    "mapped",
+    "whole",
 ]
 
 HAS_GRPC = grpc is not None
@@ -41,7 +41,7 @@ STREAM_BYTES = 4 << 20
 PIECE_BYTES = 5 << 20
 LOOPBACK = "127.0.0.1"
 _METHOD = "/benchmark.Bodies/Get"
-_ANY_SIZE = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+ANY_SIZE = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
 class Way(Protocol):
@@ -52,7 +52,7 @@ class Way(Protocol):
     ) -> AbstractContextManager[Callable[[], None]]: ...
 
 
-def _mapped(path: Path) -> memoryview:
+def mapped(path: Path) -> memoryview:
     with path.open("rb") as file:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -63,7 +63,7 @@ class RawTcp:
 
     @contextmanager
     def serve(self, path: Path, num_bytes: int) -> Iterator[str]:
-        body = _mapped(path)
+        body = mapped(path)
 
         def answer(connection: socket.socket) -> None:
             with connection:
@@ -100,7 +100,7 @@ class OneFrame:
 
     @contextmanager
     def serve(self, path: Path, num_bytes: int) -> Iterator[str]:
-        body = _mapped(path)[:num_bytes]
+        body = mapped(path)[:num_bytes]
 
         def answer(server: "zmq.Socket[bytes]") -> None:
             with suppress(zmq.ZMQError):  # closed
@@ -122,7 +122,7 @@ class OneFrame:
         def pull() -> None:
             client.send(b"?")
             frame = client.recv(copy=False)
-            _whole(len(frame.buffer), num_bytes)
+            whole(len(frame.buffer), num_bytes)
 
         yield pull
 
@@ -152,9 +152,9 @@ class _Grpc:
     def serve(self, path: Path, num_bytes: int) -> Iterator[str]:
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - of this way alone
 
-        server = grpc.server(ThreadPoolExecutor(8), options=_ANY_SIZE)
+        server = grpc.server(ThreadPoolExecutor(8), options=ANY_SIZE)
         service, method = _METHOD[1:].split("/")
-        handlers = {method: self._handler(_mapped(path)[:num_bytes])}
+        handlers = {method: self._handler(mapped(path)[:num_bytes])}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
         port = server.add_insecure_port(f"{LOOPBACK}:0")
         server.start()
@@ -163,7 +163,7 @@ class _Grpc:
 
     @contextmanager
     def _channel(self, address: str) -> "Iterator[grpc.Channel]":
-        with grpc.insecure_channel(f"{LOOPBACK}:{address}", options=_ANY_SIZE) as channel:
+        with grpc.insecure_channel(f"{LOOPBACK}:{address}", options=ANY_SIZE) as channel:
             yield channel
 
 
@@ -189,7 +189,7 @@ class GrpcStream(_Grpc):
                 for piece in ask(b"?"):
                     buffer[at : at + len(piece)] = piece
                     at += len(piece)
-                _whole(at, num_bytes)
+                whole(at, num_bytes)
 
             yield pull
 
@@ -207,42 +207,7 @@ class GrpcUnary(_Grpc):
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
         with self._channel(address) as channel:
             ask = channel.unary_unary(_METHOD, **self._coded("deserializer"))
-            yield lambda: _whole(len(ask(b"?")), num_bytes)
-
-
-@dataclass(frozen=True)
-class GrpcWeights(_Grpc):
-    """As p2pfl sends weights: arrays copied into one protobuf message, and out of it into arrays.
-
-    p2pfl pickles a list of arrays, which copies each twice, and once on the way back. The same
-    copies are made here without pickle, in the same time.
-    """
-
-    is_protobuf: bool = True
-    shapes: tuple[tuple[int, ...], ...] = ()  # of float32
-
-    def _parts(self, body: memoryview) -> list[memoryview]:
-        """The bytes of each array: to make an array of them takes no time."""
-        ends = [*accumulate(4 * prod(shape) for shape in self.shapes)]
-        return [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-    def _handler(self, body: memoryview) -> object:
-        parts = self._parts(body)
-        return grpc.unary_unary_rpc_method_handler(
-            lambda _request, _context: b"".join(bytes(part) for part in parts),
-            **self._coded("serializer"),
-        )
-
-    @contextmanager
-    def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
-        with self._channel(address) as channel:
-            ask = channel.unary_unary(_METHOD, **self._coded("deserializer"))
-
-            def pull() -> None:
-                arrays = [bytes(part) for part in self._parts(memoryview(ask(b"?")))]
-                _whole(sum(map(len, arrays)), sum(4 * prod(shape) for shape in self.shapes))
-
-            yield pull
+            yield lambda: whole(len(ask(b"?")), num_bytes)
 
 
 @dataclass(frozen=True)
@@ -270,6 +235,6 @@ class GrpcPieces(_Grpc):
             yield pull
 
 
-def _whole(received: int, num_bytes: int) -> None:
+def whole(received: int, num_bytes: int) -> None:
     if received != num_bytes:
         raise RuntimeError(f"{received} bytes came of {num_bytes}")

@@ -2,6 +2,8 @@
 
     python benchmarks/transfer.py --short     under 3 minutes: the cases that have a bar
     python benchmarks/transfer.py             all sizes, readers and ways: about half an hour
+    python benchmarks/transfer.py --short --p2pfl PYTHON      p2pfl itself takes part too: PYTHON is
+                                                              that of an environment that has it
 
 Server and readers are processes of their own, on loopback. The ways of one size and number of
 readers take turns in each repetition, so that the machine's moods hit all of them; every figure is
@@ -22,11 +24,13 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from _bars import bar
 from _children import Meter, Reading, running
 from _ours import Kinfolk, Shop, coded_bytes, make_shop, make_step_shop, stall
-from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, GrpcWeights, OneFrame, RawTcp, Way
+from _p2pfl_like import P2pfl, P2pflLike
+from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, OneFrame, RawTcp, Way
 
 from protocol.steps import STEPS
 from protocol.transport.keys import new_identity
@@ -37,12 +41,13 @@ READERS = 9  # keys that are made; the ninth may stall
 STALLED = 8  # its number
 ROOM_BYTES = 16 << 20  # a receiver's memory above its buffer
 STALL_BYTES = 5 << 20
+LIKE_P2PFL = "grpc-like-p2pfl"
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
-    way: Way
+    way: Way | P2pfl
     num_bytes: int
     readers: int
     security: str = "clear"
@@ -62,19 +67,26 @@ class Run:
     cpu_s_per_gb: float
 
 
-class Stage:
+class Stage(Protocol):
+    """Where one case is played, in processes that stay."""
+
+    def play(self) -> Run: ...
+
+
+class OwnStage:
     """The processes of one case: a server, its readers, and where asked one that stalls."""
 
-    def __init__(self, case: Case, path: Path, stack: ExitStack) -> None:
-        self.case = case
-        self._server, _ = stack.enter_context(running(_serve, case, path))
+    def __init__(self, case: Case, way: Way, path: Path, stack: ExitStack) -> None:
+        self._total_bytes = case.num_bytes * case.readers
+        self._server, _ = stack.enter_context(running(_serve, way, path, case.num_bytes))
         address = self._server.recv()
         self._stalled: Connection | None = None
-        if case.has_stalled and isinstance(case.way, Kinfolk):
-            self._stalled, _ = stack.enter_context(running(_stall, case, address))
+        if case.has_stalled and isinstance(way, Kinfolk):
+            asking = running(_stall, way.shop, address, case.num_bytes)
+            self._stalled, _ = stack.enter_context(asking)
             self._stalled.recv()
         self._readers = [
-            stack.enter_context(running(_read, case, address, number))[0]
+            stack.enter_context(running(_read, way, address, case.num_bytes, number))[0]
             for number in range(case.readers)
         ]
         for reader in self._readers:
@@ -92,19 +104,44 @@ class Stage:
         self._server.send("read")
         used: Reading = self._server.recv()
         each = [end - begin for begin, end, _ in took]
-        total = self.case.num_bytes * self.case.readers
         return Run(
             seconds=max(end for _, end, _ in took) - min(begin for begin, _, _ in took),
             slowest_to_fastest=min(each) / max(each),
             receiver_extra_bytes=max(reading.extra_bytes for _, _, reading in took),
             sender_extra_bytes=used.extra_bytes,
             cpu_s_per_gb=(used.cpu_s + sum(reading.cpu_s for _, _, reading in took))
-            / (total / 1e9),
+            / (self._total_bytes / 1e9),
         )
 
 
-def _serve(pipe: Connection, case: Case, path: Path) -> None:
-    with case.way.serve(path, case.num_bytes) as address:
+class P2pflStage:
+    """p2pfl's own processes, in the Python that has it."""
+
+    def __init__(self, way: P2pfl, path: Path, num_bytes: int, stack: ExitStack) -> None:
+        self._num_bytes = num_bytes
+        self._push = stack.enter_context(way.driven(path))
+        for _ in range(2):
+            self._push()  # warm
+
+    def play(self) -> Run:
+        found = self._push()
+        return Run(
+            seconds=found["seconds"],
+            slowest_to_fastest=1.0,
+            receiver_extra_bytes=int(found["receiver_extra_bytes"]),
+            sender_extra_bytes=int(found["sender_extra_bytes"]),
+            cpu_s_per_gb=found["cpu_s"] / (self._num_bytes / 1e9),
+        )
+
+
+def _stage(case: Case, path: Path, stack: ExitStack) -> Stage:
+    if isinstance(case.way, P2pfl):
+        return P2pflStage(case.way, path, case.num_bytes, stack)
+    return OwnStage(case, case.way, path, stack)
+
+
+def _serve(pipe: Connection, way: Way, path: Path, num_bytes: int) -> None:
+    with way.serve(path, num_bytes) as address:
         pipe.send(address)
         meter = Meter()
         for word in _words(pipe):
@@ -113,8 +150,8 @@ def _serve(pipe: Connection, case: Case, path: Path) -> None:
             pipe.send(meter.read())
 
 
-def _read(pipe: Connection, case: Case, address: str, number: int) -> None:
-    with case.way.reader(address, case.num_bytes, number) as pull:
+def _read(pipe: Connection, way: Way, address: str, num_bytes: int, number: int) -> None:
+    with way.reader(address, num_bytes, number) as pull:
         pull()
         pull()  # Kinfolk's reader takes two bodies in turn
         pipe.send("warm")
@@ -126,9 +163,8 @@ def _read(pipe: Connection, case: Case, address: str, number: int) -> None:
             pipe.send((begin_s, time.monotonic(), meter.read()))
 
 
-def _stall(pipe: Connection, case: Case, address: str) -> None:
-    assert isinstance(case.way, Kinfolk)  # noqa: S101 - for the type checker; the stage asks before
-    with stall(case.way.shop, address, case.num_bytes, STALLED) as ask:
+def _stall(pipe: Connection, shop: Shop, address: str, num_bytes: int) -> None:
+    with stall(shop, address, num_bytes, STALLED) as ask:
         pipe.send("ready")
         for _ in _words(pipe):
             ask()
@@ -146,7 +182,7 @@ def _words(pipe: Connection) -> Iterator[str]:
 def compare(cases: list[Case], path: Path, repetitions: int) -> dict[Case, list[Run]]:
     """Play all cases in turn, again and again; their processes are there all the time."""
     with ExitStack() as stack:
-        stages = [Stage(case, path, stack) for case in cases]
+        stages = [_stage(case, path, stack) for case in cases]
         runs = [[stage.play() for stage in stages] for _ in range(repetitions)]
     return {case: [turn[i] for turn in runs] for i, case in enumerate(cases)}
 
@@ -178,8 +214,9 @@ def _keys() -> list[tuple[bytes, bytes]]:
 class Field:
     """Makes the cases of one size."""
 
-    def __init__(self, folder: Path, num_bytes: int) -> None:
+    def __init__(self, folder: Path, num_bytes: int, p2pfl: str = "") -> None:
         self.folder, self.num_bytes = folder, num_bytes
+        self._p2pfl = p2pfl  # a Python that has it
         paths = tuple(body(folder / f"body-{n}-{num_bytes}", num_bytes, n) for n in (1, 2))
         self.path = paths[0]
         self._keys = keys = _keys()
@@ -215,20 +252,22 @@ class Field:
         return Case("kinfolk", way, self.num_bytes, 1, security, codec=codec, sent_bytes=num_bytes)
 
     def theirs(self, readers: int, *, short: bool) -> list[Case]:
-        ways: list[tuple[str, Way]] = [("raw-tcp", RawTcp())]
+        ways: list[tuple[str, Way | P2pfl]] = [("raw-tcp", RawTcp())]
+        shapes = tuple(shapes_of(self.num_bytes))
         if not short:
             ways.append(("zmq-one-frame", OneFrame()))
         if HAS_GRPC:
-            shapes = tuple(shapes_of(self.num_bytes))
             ways += [
                 ("grpc-bare-stream", GrpcStream()),
                 ("grpc-bare-unary", GrpcUnary()),
                 ("grpc-stream", GrpcStream(is_protobuf=True)),
-                ("grpc-unary-weights", GrpcWeights(shapes=shapes)),
+                ("grpc-unary", GrpcUnary(is_protobuf=True)),
+                (LIKE_P2PFL, P2pflLike(shapes)),
             ]
             if not short:
-                ways.append(("grpc-unary", GrpcUnary(is_protobuf=True)))
                 ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
+        if self._p2pfl and readers == 1:
+            ways.append(("p2pfl", P2pfl(self._p2pfl, shapes)))
         return [Case(name, way, self.num_bytes, readers) for name, way in ways]
 
 
@@ -267,8 +306,8 @@ def ratio(found: dict[Case, list[Run]], one: str, other: str, *, security: str =
     )
 
 
-def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
-    field = Field(folder, 400 * MB)
+def single_reader_bars(folder: Path, repetitions: int, p2pfl: str) -> list[bool]:
+    field = Field(folder, 400 * MB, p2pfl)
     cases = [
         *field.theirs(1, short=True),
         field.ours("kinfolk-unchecked", 1, "clear", is_checked=False),
@@ -298,11 +337,12 @@ def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
             bar("CURVE, of gRPC's clear stream", ratio(found, other="grpc-stream", **curve), 0.95),
             bar(
                 "CURVE, of weights in one gRPC message, as p2pfl sends them",
-                ratio(found, other="grpc-unary-weights", **curve),
+                ratio(found, other=LIKE_P2PFL, **curve),
                 8.0,
             ),
         ]
-        for way in ("grpc-bare-stream", "grpc-bare-unary"):  # to be read beside them
+        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary", *["p2pfl"][: bool(p2pfl)]]
+        for way in beside:  # to be read beside them
             line = {
                 "ratio": f"CURVE, of {way}",
                 "found": round(ratio(found, other=way, **curve), 3),
@@ -311,7 +351,7 @@ def single_reader_bars(folder: Path, repetitions: int) -> list[bool]:
     return bars
 
 
-def many_reader_bars(folder: Path, repetitions: int) -> list[bool]:
+def many_reader_bars(folder: Path, repetitions: int, _p2pfl: str) -> list[bool]:
     field = Field(folder, 50 * MB)
     one = field.ours("kinfolk", 1, "clear")
     eight = field.ours("kinfolk", 8, "clear")
@@ -332,9 +372,9 @@ def many_reader_bars(folder: Path, repetitions: int) -> list[bool]:
     ]
 
 
-def everything(folder: Path, repetitions: int) -> None:
+def everything(folder: Path, repetitions: int, p2pfl: str) -> None:
     for num_bytes in (1 * MB, 10 * MB, 50 * MB, 400 * MB):
-        field = Field(folder, num_bytes)
+        field = Field(folder, num_bytes, p2pfl)
         for readers in (1, 4, 8):
             cases = [
                 *field.theirs(readers, short=False),
@@ -359,18 +399,23 @@ def main() -> None:
         default=IN_MEMORY if IN_MEMORY.is_dir() else None,
         help="where the bodies lie: in memory, as all rivals receive them, unless told otherwise",
     )
+    parser.add_argument(
+        "--p2pfl", default="", metavar="PYTHON", help="of an environment that has p2pfl 0.4.4"
+    )
     args = parser.parse_args()
     missing = [] if HAS_GRPC else ["gRPC: pip install 'kinfolk[bench]'"]
     missing.append("hivemind's and Flower's own stores: no part of this environment")
     print(json.dumps({"cores": os.cpu_count(), "not_measured": missing}), flush=True)
-    steps: list[Callable[[Path, int], list[bool]]] = [single_reader_bars, many_reader_bars]
+    if not args.p2pfl:
+        missing.append("p2pfl itself: --p2pfl PYTHON")
+    steps: list[Callable[[Path, int, str], list[bool]]] = [single_reader_bars, many_reader_bars]
     met: list[bool] = []
     for step in steps:
         with TemporaryDirectory(dir=args.folder) as folder:
-            met += step(Path(folder), args.repetitions)
+            met += step(Path(folder), args.repetitions, args.p2pfl)
     if not args.short:
         with TemporaryDirectory(dir=args.folder) as folder:
-            everything(Path(folder), args.repetitions)
+            everything(Path(folder), args.repetitions, args.p2pfl)
     sys.exit(0 if all(met) else 1)
 
 
