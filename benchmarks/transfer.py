@@ -2,8 +2,9 @@
 
     python benchmarks/transfer.py --short     under 3 minutes: the cases that have a bar
     python benchmarks/transfer.py             all sizes, readers and ways: about half an hour
-    python benchmarks/transfer.py --short --p2pfl PYTHON      p2pfl itself takes part too: PYTHON is
-                                                              that of an environment that has it
+    python benchmarks/transfer.py --short --p2pfl PYTHON --flower PYTHON
+                                              they take part too: PYTHON of an environment that
+                                              has p2pfl 0.4.4, of one that has flwr 1.42
 
 Server and readers are processes of their own, on loopback. The ways of one size and number of
 readers take turns in each repetition, so that the machine's moods hit all of them; every figure is
@@ -16,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -29,8 +30,8 @@ from typing import Protocol
 from _bars import bar
 from _children import Meter, Reading, running
 from _ours import Kinfolk, Shop, coded_bytes, make_shop, make_step_shop, stall
-from _p2pfl_like import P2pfl, P2pflLike
 from _rivals import HAS_GRPC, GrpcPieces, GrpcStream, GrpcUnary, OneFrame, RawTcp, Way
+from _systems import P2pflLike, System
 
 from protocol.steps import STEPS
 from protocol.transport.keys import new_identity
@@ -42,12 +43,16 @@ STALLED = 8  # its number
 ROOM_BYTES = 16 << 20  # a receiver's memory above its buffer
 STALL_BYTES = 5 << 20
 LIKE_P2PFL = "grpc-like-p2pfl"
+SYSTEMS = {"p2pfl": "p2pfl 0.4.4", "flower": "flwr 1.42"}
+
+Systems = Mapping[str, str]  # the Python of each, by its name
+NONE: Systems = {}
 
 
 @dataclass(frozen=True)
 class Case:
     name: str
-    way: Way | P2pfl
+    way: Way | System
     num_bytes: int
     readers: int
     security: str = "clear"
@@ -114,17 +119,17 @@ class OwnStage:
         )
 
 
-class P2pflStage:
-    """p2pfl's own processes, in the Python that has it."""
+class ForeignStage:
+    """Another system's own processes."""
 
-    def __init__(self, way: P2pfl, path: Path, num_bytes: int, stack: ExitStack) -> None:
+    def __init__(self, way: System, path: Path, num_bytes: int, stack: ExitStack) -> None:
         self._num_bytes = num_bytes
-        self._push = stack.enter_context(way.driven(path))
+        self._bring = stack.enter_context(way.driven(path))
         for _ in range(2):
-            self._push()  # warm
+            self._bring()  # warm
 
     def play(self) -> Run:
-        found = self._push()
+        found = self._bring()
         return Run(
             seconds=found["seconds"],
             slowest_to_fastest=1.0,
@@ -135,8 +140,8 @@ class P2pflStage:
 
 
 def _stage(case: Case, path: Path, stack: ExitStack) -> Stage:
-    if isinstance(case.way, P2pfl):
-        return P2pflStage(case.way, path, case.num_bytes, stack)
+    if isinstance(case.way, System):
+        return ForeignStage(case.way, path, case.num_bytes, stack)
     return OwnStage(case, case.way, path, stack)
 
 
@@ -214,9 +219,9 @@ def _keys() -> list[tuple[bytes, bytes]]:
 class Field:
     """Makes the cases of one size."""
 
-    def __init__(self, folder: Path, num_bytes: int, p2pfl: str = "") -> None:
+    def __init__(self, folder: Path, num_bytes: int, systems: Systems = NONE) -> None:
         self.folder, self.num_bytes = folder, num_bytes
-        self._p2pfl = p2pfl  # a Python that has it
+        self._systems = systems
         paths = tuple(body(folder / f"body-{n}-{num_bytes}", num_bytes, n) for n in (1, 2))
         self.path = paths[0]
         self._keys = keys = _keys()
@@ -252,7 +257,7 @@ class Field:
         return Case("kinfolk", way, self.num_bytes, 1, security, codec=codec, sent_bytes=num_bytes)
 
     def theirs(self, readers: int, *, short: bool) -> list[Case]:
-        ways: list[tuple[str, Way | P2pfl]] = [("raw-tcp", RawTcp())]
+        ways: list[tuple[str, Way | System]] = [("raw-tcp", RawTcp())]
         shapes = tuple(shapes_of(self.num_bytes))
         if not short:
             ways.append(("zmq-one-frame", OneFrame()))
@@ -266,8 +271,8 @@ class Field:
             ]
             if not short:
                 ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
-        if self._p2pfl and readers == 1:
-            ways.append(("p2pfl", P2pfl(self._p2pfl, shapes)))
+        if readers == 1:
+            ways += [(s, System(s, python, shapes)) for s, python in self._systems.items()]
         return [Case(name, way, self.num_bytes, readers) for name, way in ways]
 
 
@@ -306,8 +311,8 @@ def ratio(found: dict[Case, list[Run]], one: str, other: str, *, security: str =
     )
 
 
-def single_reader_bars(folder: Path, repetitions: int, p2pfl: str) -> list[bool]:
-    field = Field(folder, 400 * MB, p2pfl)
+def single_reader_bars(folder: Path, repetitions: int, systems: Systems) -> list[bool]:
+    field = Field(folder, 400 * MB, systems)
     cases = [
         *field.theirs(1, short=True),
         field.ours("kinfolk-unchecked", 1, "clear", is_checked=False),
@@ -341,8 +346,8 @@ def single_reader_bars(folder: Path, repetitions: int, p2pfl: str) -> list[bool]
                 8.0,
             ),
         ]
-        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary", *["p2pfl"][: bool(p2pfl)]]
-        for way in beside:  # to be read beside them
+        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary"]
+        for way in (*beside, *systems):  # to be read beside them
             line = {
                 "ratio": f"CURVE, of {way}",
                 "found": round(ratio(found, other=way, **curve), 3),
@@ -351,7 +356,7 @@ def single_reader_bars(folder: Path, repetitions: int, p2pfl: str) -> list[bool]
     return bars
 
 
-def many_reader_bars(folder: Path, repetitions: int, _p2pfl: str) -> list[bool]:
+def many_reader_bars(folder: Path, repetitions: int, _systems: Systems) -> list[bool]:
     field = Field(folder, 50 * MB)
     one = field.ours("kinfolk", 1, "clear")
     eight = field.ours("kinfolk", 8, "clear")
@@ -372,9 +377,9 @@ def many_reader_bars(folder: Path, repetitions: int, _p2pfl: str) -> list[bool]:
     ]
 
 
-def everything(folder: Path, repetitions: int, p2pfl: str) -> None:
+def everything(folder: Path, repetitions: int, systems: Systems) -> None:
     for num_bytes in (1 * MB, 10 * MB, 50 * MB, 400 * MB):
-        field = Field(folder, num_bytes, p2pfl)
+        field = Field(folder, num_bytes, systems)
         for readers in (1, 4, 8):
             cases = [
                 *field.theirs(readers, short=False),
@@ -399,23 +404,22 @@ def main() -> None:
         default=IN_MEMORY if IN_MEMORY.is_dir() else None,
         help="where the bodies lie: in memory, as all rivals receive them, unless told otherwise",
     )
-    parser.add_argument(
-        "--p2pfl", default="", metavar="PYTHON", help="of an environment that has p2pfl 0.4.4"
-    )
+    for name, package in SYSTEMS.items():
+        what = f"of an environment that has {package}"
+        parser.add_argument(f"--{name}", metavar="PYTHON", help=what)
     args = parser.parse_args()
     missing = [] if HAS_GRPC else ["gRPC: pip install 'kinfolk[bench]'"]
-    missing.append("hivemind's and Flower's own stores: no part of this environment")
+    given: Systems = {name: getattr(args, name) for name in SYSTEMS if getattr(args, name)}
+    missing += [f"{name}: --{name} PYTHON" for name in SYSTEMS if name not in given]
     print(json.dumps({"cores": os.cpu_count(), "not_measured": missing}), flush=True)
-    if not args.p2pfl:
-        missing.append("p2pfl itself: --p2pfl PYTHON")
-    steps: list[Callable[[Path, int, str], list[bool]]] = [single_reader_bars, many_reader_bars]
+    steps: list[Callable[[Path, int, Systems], list[bool]]] = [single_reader_bars, many_reader_bars]
     met: list[bool] = []
     for step in steps:
         with TemporaryDirectory(dir=args.folder) as folder:
-            met += step(Path(folder), args.repetitions, args.p2pfl)
+            met += step(Path(folder), args.repetitions, given)
     if not args.short:
         with TemporaryDirectory(dir=args.folder) as folder:
-            everything(Path(folder), args.repetitions, args.p2pfl)
+            everything(Path(folder), args.repetitions, given)
     sys.exit(0 if all(met) else 1)
 
 

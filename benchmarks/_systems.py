@@ -1,6 +1,6 @@
-"""p2pfl 0.4.4: what it does, done here, and it itself.
+"""Other systems, each itself, in an environment of its own; and what p2pfl does, done here.
 
-What p2pfl does to bring a model to a neighbour, step by step, on gRPC and protobuf.
+What p2pfl 0.4.4 does to bring a model to a neighbour, step by step, on gRPC and protobuf.
 
 The sender pickles the arrays, pickles that once more beside the name of a compressor, puts it into
 a message inside a message, and sends it as the request of one call. The receiver makes the message
@@ -31,7 +31,7 @@ try:
 except ImportError:
     grpc = None
 
-__all__ = ["P2pfl", "P2pflLike"]
+__all__ = ["P2pflLike", "System"]
 
 _METHOD = "/benchmark.Nodes/Send"
 _HEAD = bytes(40)  # what the outer pickle puts before the inner
@@ -117,27 +117,28 @@ class P2pflLike:
 
 
 @dataclass(frozen=True)
-class P2pfl:
-    """p2pfl itself, in the Python of an environment that has it (`_p2pfl.py`)."""
+class System:
+    """Another system, in the Python of an environment that has it (`_p2pfl.py`, `_flower.py`)."""
 
+    name: str
     python: str
     shapes: tuple[tuple[int, ...], ...]
 
     @contextmanager
     def driven(self, path: Path) -> Iterator[Callable[[], dict[str, float]]]:
         """Its two processes; the function brings the arrays over once and gives what it took."""
-        script = Path(__file__).with_name("_p2pfl.py")
+        script = Path(__file__).with_name(f"_{self.name}.py")
         command = (self.python, "-W", "ignore", str(script), str(path), json.dumps(self.shapes))
         with Popen(command, stdin=PIPE, stdout=PIPE, text=True) as child:  # noqa: S603
             lines, words = child.stdout, child.stdin
 
-            def push() -> dict[str, float]:
+            def bring() -> dict[str, float]:
                 print("go", file=words, flush=True)
                 line = lines.readline() if lines else ""
                 if not line:
-                    raise RuntimeError(f"{self.python} _p2pfl.py ended; see above")
+                    raise RuntimeError(f"{script.name} ended in {self.python}: see above")
                 found: dict[str, float] = json.loads(line)
                 return found
 
-            yield push
+            yield bring
             child.communicate()
