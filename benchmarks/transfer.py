@@ -338,15 +338,12 @@ def single_reader_bars(folder: Path, repetitions: int, systems: Systems) -> list
     ]
     if HAS_GRPC:
         curve = {"one": "kinfolk", "security": "curve"}
+        p2pfl = "p2pfl" if "p2pfl" in systems else LIKE_P2PFL
         bars += [
             bar("CURVE, of gRPC's clear stream", ratio(found, other="grpc-stream", **curve), 0.95),
-            bar(
-                "CURVE, of weights in one gRPC message, as p2pfl sends them",
-                ratio(found, other=LIKE_P2PFL, **curve),
-                8.0,
-            ),
+            bar(f"CURVE, of {p2pfl}, one clear message", ratio(found, other=p2pfl, **curve), 8.0),
         ]
-        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary"]
+        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary", LIKE_P2PFL]
         for way in (*beside, *systems):  # to be read beside them
             line = {
                 "ratio": f"CURVE, of {way}",
