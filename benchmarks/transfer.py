@@ -6,10 +6,11 @@
                                               they take part too: PYTHON of an environment that
                                               has p2pfl 0.4.4, of one that has flwr 1.42
 
-Server and readers are processes of their own, on loopback. The ways of one size and number of
-readers take turns in each repetition, so that the machine's moods hit all of them; every figure is
-the median over the repetitions, and a ratio is the median of ratios within one repetition. One line
-of JSON for each case; after them, one line for each bar. Exit code 1 when a bar is not met.
+Server and readers are processes of their own, on loopback. The ways that are compared take turns in
+each repetition, so that the machine's moods hit all of them, and each waits a moment, so that it
+does not pay for the gigabytes that the one before lets go. Every figure is the median over the
+repetitions, and a ratio is the median of ratios within one repetition. One line of JSON for each
+case; after them, one line for each bar. Exit code 1 when a bar is not met.
 """
 
 import argparse
@@ -42,6 +43,7 @@ READERS = 9  # keys that are made; the ninth may stall
 STALLED = 8  # its number
 ROOM_BYTES = 16 << 20  # a receiver's memory above its buffer
 STALL_BYTES = 5 << 20
+REST_S = 0.2  # between two turns: a way frees what it allocated after its time was taken
 LIKE_P2PFL = "grpc-like-p2pfl"
 SYSTEMS = {"p2pfl": "p2pfl 0.4.4", "flower": "flwr 1.42"}
 
@@ -184,11 +186,16 @@ def _words(pipe: Connection) -> Iterator[str]:
             return
 
 
+def _rested(stage: Stage) -> Run:
+    time.sleep(REST_S)
+    return stage.play()
+
+
 def compare(cases: list[Case], path: Path, repetitions: int) -> dict[Case, list[Run]]:
     """Play all cases in turn, again and again; their processes are there all the time."""
     with ExitStack() as stack:
         stages = [_stage(case, path, stack) for case in cases]
-        runs = [[stage.play() for stage in stages] for _ in range(repetitions)]
+        runs = [[_rested(stage) for stage in stages] for _ in range(repetitions)]
     return {case: [turn[i] for turn in runs] for i, case in enumerate(cases)}
 
 
@@ -256,21 +263,25 @@ class Field:
         way = Kinfolk(shop, self.folder, is_mapped=True)
         return Case("kinfolk", way, self.num_bytes, 1, security, codec=codec, sent_bytes=num_bytes)
 
+    def raw(self, readers: int) -> Case:
+        return Case("raw-tcp", RawTcp(), self.num_bytes, readers)
+
     def theirs(self, readers: int, *, short: bool) -> list[Case]:
-        ways: list[tuple[str, Way | System]] = [("raw-tcp", RawTcp())]
+        ways: list[tuple[str, Way | System]] = []
         shapes = tuple(shapes_of(self.num_bytes))
         if not short:
             ways.append(("zmq-one-frame", OneFrame()))
         if HAS_GRPC:
             ways += [
                 ("grpc-bare-stream", GrpcStream()),
-                ("grpc-bare-unary", GrpcUnary()),
                 ("grpc-stream", GrpcStream(is_protobuf=True)),
                 ("grpc-unary", GrpcUnary(is_protobuf=True)),
                 (LIKE_P2PFL, P2pflLike(shapes)),
             ]
             if not short:
                 ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
+            if not short or self._systems:
+                ways.append(("grpc-bare-unary", GrpcUnary()))
         if readers == 1:
             ways += [(s, System(s, python, shapes)) for s, python in self._systems.items()]
         return [Case(name, way, self.num_bytes, readers) for name, way in ways]
@@ -297,37 +308,31 @@ def report(found: dict[Case, list[Run]]) -> None:
         print(json.dumps(line), flush=True)
 
 
-def ratio(found: dict[Case, list[Run]], one: str, other: str, *, security: str = "") -> float:
+def ratio(found: dict[Case, list[Run]], one: str, other: str) -> float:
     """Median of `other`'s seconds over `one`'s, by repetition and byte."""
 
-    def of(name: str, wanted: str) -> tuple[int, list[Run]]:
-        case = next(c for c in found if c.name == name and wanted in ("", c.security))
+    def of(name: str) -> tuple[int, list[Run]]:
+        case = next(c for c in found if c.name == name)
         return case.readers, found[case]
 
-    readers, mine = of(one, security)
-    others, theirs = of(other, "")
+    readers, mine = of(one)
+    others, theirs = of(other)
     return median(
         (t.seconds / others) / (m.seconds / readers) for m, t in zip(mine, theirs, strict=True)
     )
 
 
-def single_reader_bars(folder: Path, repetitions: int, systems: Systems) -> list[bool]:
-    field = Field(folder, 400 * MB, systems)
+def clear_bars(folder: Path, repetitions: int, _systems: Systems) -> list[bool]:
+    field = Field(folder, 400 * MB)
     cases = [
-        *field.theirs(1, short=True),
+        field.raw(1),
         field.ours("kinfolk-unchecked", 1, "clear", is_checked=False),
         field.ours("kinfolk", 1, "clear", is_mapped=True),
-        field.ours("kinfolk", 1, "curve", is_mapped=True),
-        field.ours("kinfolk-unchecked", 1, "curve", is_checked=False),
     ]
     found = compare(cases, field.path, repetitions)
     report(found)
-    extra = max(
-        median(run.receiver_extra_bytes for run in runs)
-        for case, runs in found.items()
-        if case.name.startswith("kinfolk")
-    )
-    bars = [
+    extra = max(median(run.receiver_extra_bytes for run in found[case]) for case in cases[1:])
+    return [
         bar(
             "400 MB clear, unchecked, of raw TCP",
             ratio(found, "kinfolk-unchecked", "raw-tcp"),
@@ -336,20 +341,31 @@ def single_reader_bars(folder: Path, repetitions: int, systems: Systems) -> list
         bar("400 MB clear, tensors ready, of raw TCP", ratio(found, "kinfolk", "raw-tcp"), 0.45),
         bar("receiver's extra memory, MB", extra / MB, ROOM_BYTES / MB, at_most=True),
     ]
+
+
+def curve_bars(folder: Path, repetitions: int, systems: Systems) -> list[bool]:
+    field = Field(folder, 400 * MB, systems)
+    ours = [
+        field.ours("kinfolk-unchecked", 1, "curve", is_checked=False),
+        field.ours("kinfolk", 1, "curve", is_mapped=True),
+    ]
+    theirs = field.theirs(1, short=True)
+    found = compare([field.raw(1), *ours, *theirs], field.path, repetitions)
+    report(found)
+    extra = max(median(run.receiver_extra_bytes for run in found[case]) for case in ours)
+    bars = [bar("CURVE, receiver's extra memory, MB", extra / MB, ROOM_BYTES / MB, at_most=True)]
     if HAS_GRPC:
-        curve = {"one": "kinfolk", "security": "curve"}
         p2pfl = "p2pfl" if "p2pfl" in systems else LIKE_P2PFL
         bars += [
-            bar("CURVE, of gRPC's clear stream", ratio(found, other="grpc-stream", **curve), 0.95),
-            bar(f"CURVE, of {p2pfl}, one clear message", ratio(found, other=p2pfl, **curve), 8.0),
+            bar("CURVE, of gRPC's clear stream", ratio(found, "kinfolk", "grpc-stream"), 0.95),
+            bar(f"CURVE, of {p2pfl}, one clear message", ratio(found, "kinfolk", p2pfl), 8.0),
         ]
-        beside = ["grpc-bare-stream", "grpc-bare-unary", "grpc-unary", LIKE_P2PFL]
-        for way in (*beside, *systems):  # to be read beside them
-            line = {
-                "ratio": f"CURVE, of {way}",
-                "found": round(ratio(found, other=way, **curve), 3),
-            }
-            print(json.dumps(line), flush=True)
+    for case in theirs:  # to be read beside them
+        line = {
+            "ratio": f"CURVE, of {case.name}",
+            "found": round(ratio(found, "kinfolk", case.name), 3),
+        }
+        print(json.dumps(line), flush=True)
     return bars
 
 
@@ -379,6 +395,7 @@ def everything(folder: Path, repetitions: int, systems: Systems) -> None:
         field = Field(folder, num_bytes, systems)
         for readers in (1, 4, 8):
             cases = [
+                field.raw(readers),
                 *field.theirs(readers, short=False),
                 *(field.ours("kinfolk", readers, security) for security in ("clear", "curve")),
             ]
@@ -409,7 +426,11 @@ def main() -> None:
     given: Systems = {name: getattr(args, name) for name in SYSTEMS if getattr(args, name)}
     missing += [f"{name}: --{name} PYTHON" for name in SYSTEMS if name not in given]
     print(json.dumps({"cores": os.cpu_count(), "not_measured": missing}), flush=True)
-    steps: list[Callable[[Path, int, Systems], list[bool]]] = [single_reader_bars, many_reader_bars]
+    steps: list[Callable[[Path, int, Systems], list[bool]]] = [
+        clear_bars,
+        curve_bars,
+        many_reader_bars,
+    ]
     met: list[bool] = []
     for step in steps:
         with TemporaryDirectory(dir=args.folder) as folder:
