@@ -275,12 +275,12 @@ class Field:
             ways += [
                 ("grpc-bare-stream", GrpcStream()),
                 ("grpc-stream", GrpcStream(is_protobuf=True)),
-                ("grpc-unary", GrpcUnary(is_protobuf=True)),
                 (LIKE_P2PFL, P2pflLike(shapes)),
             ]
             if not short:
                 ways.append(("grpc-pieces", GrpcPieces(is_protobuf=True)))
             if not short or self._systems:
+                ways.append(("grpc-unary", GrpcUnary(is_protobuf=True)))
                 ways.append(("grpc-bare-unary", GrpcUnary()))
         if readers == 1:
             ways += [(s, System(s, python, shapes)) for s, python in self._systems.items()]

@@ -33,7 +33,7 @@ from protocol.wire.messages import (
 
 __all__ = ["Complete", "Effect", "Failed", "Pull", "Verify"]
 
-WINDOW = 4  # pieces under way; returned every half window
+WINDOW = 6  # pieces under way; returned every half window
 STALL_S = 5.0  # without a piece: ask again, for smaller ones
 GIVE_UP_S = 60.0  # without a piece, connected or not
 FREE_RESUMES = 8  # each further one must have been paid for by a piece

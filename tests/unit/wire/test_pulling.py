@@ -23,6 +23,7 @@ from protocol.wire.pulling import (
     FREE_RESUMES,
     GIVE_UP_S,
     STALL_S,
+    WINDOW,
     Complete,
     Failed,
     Pull,
@@ -54,7 +55,7 @@ def pull(*specs: TensorSpec) -> Pull:
 
 
 def get(xid: int, *, offset: int = 0, piece_bytes: int = M, end: int = ENDS[3]) -> Send:
-    return Send(Get(xid, NAME, offset, end, piece_bytes, 4))
+    return Send(Get(xid, NAME, offset, end, piece_bytes, WINDOW))
 
 
 def fetching() -> Pull:
@@ -84,7 +85,7 @@ def test_a_body_arrives_and_its_bytes_are_handed_out_as_they_come() -> None:
     it = fetching()
     assert it.place(Data(1, 0)) == Place(0, M)
     assert give(it, 0) == first()
-    assert give(it, 1) == (Send(Credit(1, 2)), verify(1, M, 2 * M))
+    assert give(it, 1) == (verify(1, M, 2 * M),)
     assert it.place(Data(1, 2 * M)) == Place(2 * M, ENDS[3])
     assert give(it, 2) == (verify(2, 2 * M, ENDS[3]),)
     assert it.due_s is None
@@ -92,6 +93,16 @@ def test_a_body_arrives_and_its_bytes_are_handed_out_as_they_come() -> None:
     assert it.verified(tensor=1, is_good=True) == (Complete(),)
     assert it.is_done
     assert it.num_bytes == ENDS[3]
+
+
+def test_credit_is_returned_every_half_window() -> None:
+    it = pull(spec("a", 8 * M))
+    assert it.connected(0.0) == (get(1, end=8 * M),)
+    returned = []
+    for number in range(7):
+        effects = it.receive(Data(1, number * M), M, 1.0)
+        returned += [(number, e.message) for e in effects if isinstance(e, Send)]
+    assert returned == [(2, Credit(1, WINDOW // 2)), (5, Credit(1, WINDOW // 2))]
 
 
 def test_tensors_without_bytes_and_gaps_between_tensors_are_no_matter() -> None:
@@ -133,13 +144,13 @@ def test_what_is_held_is_hashed_but_not_asked_for() -> None:
     assert it.spans == (Place(0, 3 * M), Place(5 * M, 8 * M))
     assert it.begin() == ()
     assert it.connected(0.0) == (get(1, end=3 * M),)
-    effects = fill(it, Get(1, NAME, 0, 3 * M, M, 4))
+    effects = fill(it, Get(1, NAME, 0, 3 * M, M, WINDOW))
     assert get(2, offset=5 * M, end=8 * M) in effects
     assert [(e.tensor, e.is_last) for e in effects if isinstance(e, Verify)][-2:] == [
         (0, True),
         (1, True),
     ]
-    fill(it, Get(2, NAME, 5 * M, 8 * M, M, 4))
+    fill(it, Get(2, NAME, 5 * M, 8 * M, M, WINDOW))
     assert it.num_bytes == 6 * M
     ends = [it.verified(tensor=tensor, is_good=True) for tensor in range(4)]
     assert ends == [(), (), (), (Complete(),)]
@@ -171,7 +182,7 @@ def test_a_break_in_the_second_span_goes_on_there() -> None:
     it = spaced(held={1})
     it.begin()
     it.connected(0.0)
-    fill(it, Get(1, NAME, 0, 3 * M, M, 4))
+    fill(it, Get(1, NAME, 0, 3 * M, M, WINDOW))
     assert it.place(Data(1, 5 * M)) is None  # of the span before
     data = Data(2, 5 * M)
     assert it.place(data) == Place(5 * M, 6 * M)
@@ -232,7 +243,7 @@ def test_late_pieces_of_the_last_question_are_taken_and_their_twins_dropped() ->
         data = Data(2, number * quarter)
         assert it.place(data) is None
         effects = it.receive(data, 0, 6.0)
-        assert effects == ((Send(Credit(2, 2)),) if number % 2 else ())
+        assert effects == ((Send(Credit(2, 3)),) if number == 2 else ())
     assert it.place(Data(2, M)) == Place(M, M + quarter)
 
 
@@ -247,7 +258,8 @@ def test_a_piece_that_comes_twice_is_taken_once() -> None:
     it = fetching()
     give(it, 0)
     assert it.place(Data(1, 0)) is None
-    assert give(it, 0) == (Send(Credit(1, 2)),)
+    assert give(it, 0) == ()
+    assert give(it, 0) == (Send(Credit(1, 3)),)  # its credit comes back all the same
     assert it.num_bytes == M
 
 
