@@ -15,7 +15,7 @@ from contextlib import suppress
 from math import prod
 from multiprocessing.connection import Connection
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from _children import Meter, running
@@ -24,7 +24,8 @@ from p2pfl.settings import Settings
 Settings.general.DISABLE_RAY = True  # before anything else of it is imported
 Settings.general.GRPC_TIMEOUT = 60.0
 Settings.general.LOG_LEVEL = "ERROR"
-Settings.general.LOG_DIR = mkdtemp()
+_LOGS = TemporaryDirectory()
+Settings.general.LOG_DIR = _LOGS.name
 
 from p2pfl.communication.commands.command import Command  # noqa: E402
 from p2pfl.communication.protocols.protobuff.grpc.client import GrpcClient  # noqa: E402

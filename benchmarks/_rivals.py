@@ -31,6 +31,7 @@ __all__ = [
     "OneFrame",
     "RawTcp",
     "Way",
+    "listening",
     "mapped",
     "whole",
 ]
@@ -57,6 +58,20 @@ def mapped(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
+@contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Answer each connection in a thread of its own; the port."""
+
+    def accept(listener: socket.socket) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server((LOOPBACK, 0)) as listener:
+        Thread(target=accept, args=(listener,), daemon=True).start()
+        yield str(listener.getsockname()[1])
+
+
 @dataclass(frozen=True)
 class RawTcp:
     """sendall and recv_into in slices: the bound of what one thread gets through a socket."""
@@ -71,14 +86,8 @@ class RawTcp:
                     for at in range(0, num_bytes, SLICE_BYTES):
                         connection.sendall(body[at : min(at + SLICE_BYTES, num_bytes)])
 
-        def accept(listener: socket.socket) -> None:
-            with suppress(OSError):  # closed
-                while True:
-                    Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-        with socket.create_server((LOOPBACK, 0)) as listener:
-            Thread(target=accept, args=(listener,), daemon=True).start()
-            yield str(listener.getsockname()[1])
+        with listening(answer) as port:
+            yield port
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:

@@ -12,16 +12,15 @@ receiver has the arrays (to log the size it serializes the message once more), a
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from pathlib import Path
 from queue import SimpleQueue
 from subprocess import PIPE, Popen
-from threading import Thread
 
-from _rivals import ANY_SIZE, LOOPBACK, mapped, whole
+from _rivals import ANY_SIZE, LOOPBACK, listening, mapped, whole
 
 try:
     import grpc
@@ -73,14 +72,8 @@ class P2pflLike:
                         weights = Weights(value=self._encoded(parts))
                         send(Message(name="full_model", value=weights))
 
-        def accept(listener: socket.socket) -> None:
-            with suppress(OSError):  # closed
-                while True:
-                    Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-        with socket.create_server((LOOPBACK, 0)) as listener:
-            Thread(target=accept, args=(listener,), daemon=True).start()
-            yield str(listener.getsockname()[1])
+        with listening(answer) as port:
+            yield port
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
