@@ -48,6 +48,7 @@ def newest_of_c(rounds: Mapping[int, Happening]) -> int:
     return int(rounds[max(rounds)]["used"].get("c", 0)) if rounds else 0
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_a_full_disk_is_told_and_ends_nothing(small_disk: Path, tmp_path: Path) -> None:
     """Its results are served from memory meanwhile; with room again, all of it is on record."""

@@ -31,7 +31,7 @@ def played(tmp_path: Path, **options: object) -> dict[str, Process]:
 @pytest.mark.parametrize(
     ("method", "buffers"),
     [
-        ("gossip", "average"),
+        pytest.param("gossip", "average", marks=pytest.mark.long),
         ("fedc2i", "local"),
         pytest.param("kinfolk", "average", marks=pytest.mark.long),
         pytest.param("kinfolk", "local", marks=pytest.mark.long),

@@ -52,6 +52,7 @@ def on(namespace: str, user: User) -> User:
     return user
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_hosts_with_their_own_addresses_need_only_the_join_string(tmp_path: Path) -> None:
     with hosts(4) as namespaces, village(tmp_path) as place:
