@@ -181,17 +181,13 @@ def revoke(name: str, run_name: str | None) -> None:
 def tokens(context: click.Context) -> None:
     """List, make and withdraw the tokens that let nodes in. Without a command: list."""
     if context.invoked_subcommand is None:
-        _list_tokens(None)
+        context.invoke(list_tokens)
 
 
 @tokens.command(name="list")
 @_of_run
 def list_tokens(run_name: str | None) -> None:
     """Show each token by its name, never the token itself: who has it may join."""
-    _list_tokens(run_name)
-
-
-def _list_tokens(run_name: str | None) -> None:
     book = stored_run(find_home(os.environ), run_name).book
     for token in book.tokens:
         fault = token.fault(wall_s())
@@ -258,17 +254,13 @@ def refused(context: click.Context) -> None:
     restarts, until it is lifted.
     """
     if context.invoked_subcommand is None:
-        _list_refused(None)
+        context.invoke(list_refused)
 
 
 @refused.command(name="list")
 @_of_run
 def list_refused(run_name: str | None) -> None:
     """Show each key by its first digits: whose it is, since when, and why."""
-    _list_refused(run_name)
-
-
-def _list_refused(run_name: str | None) -> None:
     book = stored_run(find_home(os.environ), run_name).book
     for it in book.refused.values():
         since = datetime.fromtimestamp(it.at_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M")

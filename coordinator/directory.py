@@ -171,12 +171,13 @@ class Directory:
 
     def wake(self, now_s: float) -> tuple[Effect, ...]:
         """Let leases run out and send the view where it is due."""
+        saved: tuple[Effect, ...] = ()
         if self._rebuilt_at_s is not None and now_s >= self._rebuilt_at_s:
             self._rebuilt_at_s, self._book.lost = None, False
             self._begin_leases(now_s)
             _log.warning("the book is rebuilt with %d members", len(self._book.entries))
-            return (self._save(now_s), *self._expire(now_s), *self._rest(now_s))
-        return (*self._expire(now_s), *self._rest(now_s))
+            saved = (self._save(now_s),)
+        return (*saved, *self._expire(now_s), *self._rest(now_s))
 
     def _expire(self, now_s: float) -> Iterator[Effect]:
         over = [name for name, at_s in self._expiry_s.items() if at_s <= now_s]
