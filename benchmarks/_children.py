@@ -1,5 +1,6 @@
 """Child processes of a benchmark, and what a process knows of its own memory and CPU."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-__all__ = ["Meter", "Reading", "running"]
+__all__ = ["Meter", "Reading", "running", "tell"]
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -39,6 +40,17 @@ class Meter:
         )
         peak = int(status["VmHWM"].split()[0]) * 1024
         return Reading(max(0, peak - self._resident), time.process_time() - self._cpu_s)
+
+
+def tell(seconds: float, *, sender: Reading, receiver: Reading) -> None:
+    """Print what bringing a body over took, as a line of JSON."""
+    found = {
+        "seconds": seconds,
+        "receiver_extra_bytes": receiver.extra_bytes,
+        "sender_extra_bytes": sender.extra_bytes,
+        "cpu_s": sender.cpu_s + receiver.cpu_s,
+    }
+    print(json.dumps(found), flush=True)
 
 
 @contextmanager

@@ -31,6 +31,7 @@ __all__ = [
     "OneFrame",
     "RawTcp",
     "Way",
+    "calling",
     "listening",
     "mapped",
     "whole",
@@ -70,6 +71,21 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
     with socket.create_server((LOOPBACK, 0)) as listener:
         Thread(target=accept, args=(listener,), daemon=True).start()
         yield str(listener.getsockname()[1])
+
+
+@contextmanager
+def calling(path: str, handler: object, *, threads: int = 8) -> Iterator[str]:
+    """Serve one method of gRPC, "/service/method"; the port."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - of gRPC alone
+
+    server = grpc.server(ThreadPoolExecutor(threads), options=ANY_SIZE)
+    service, method = path[1:].split("/")
+    generic = grpc.method_handlers_generic_handler(service, {method: handler})
+    server.add_generic_rpc_handlers((generic,))
+    port = server.add_insecure_port(f"{LOOPBACK}:0")
+    server.start()
+    yield str(port)
+    server.stop(0)
 
 
 @dataclass(frozen=True)
@@ -159,16 +175,8 @@ class _Grpc:
 
     @contextmanager
     def serve(self, path: Path, num_bytes: int) -> Iterator[str]:
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - of this way alone
-
-        server = grpc.server(ThreadPoolExecutor(8), options=ANY_SIZE)
-        service, method = _METHOD[1:].split("/")
-        handlers = {method: self._handler(mapped(path)[:num_bytes])}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-        port = server.add_insecure_port(f"{LOOPBACK}:0")
-        server.start()
-        yield str(port)
-        server.stop(0)
+        with calling(_METHOD, self._handler(mapped(path)[:num_bytes])) as port:
+            yield port
 
     @contextmanager
     def _channel(self, address: str) -> "Iterator[grpc.Channel]":

@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from subprocess import PIPE, Popen
 
-from _rivals import ANY_SIZE, LOOPBACK, listening, mapped, whole
+from _rivals import ANY_SIZE, LOOPBACK, calling, listening, mapped, whole
 
 try:
     import grpc
@@ -77,8 +77,6 @@ class P2pflLike:
 
     @contextmanager
     def reader(self, address: str, num_bytes: int, number: int = 0) -> Iterator[Callable[[], None]]:
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - of this way alone
-
         arrived: SimpleQueue[list[bytes]] = SimpleQueue()
 
         def take(request: "Message", _context: object) -> "Answer":
@@ -86,19 +84,15 @@ class P2pflLike:
             arrived.put(self._decoded(request.value.value))
             return Answer()
 
-        service, method = _METHOD[1:].split("/")
         handler = grpc.unary_unary_rpc_method_handler(
             take,
             request_deserializer=Message.FromString,
             response_serializer=Answer.SerializeToString,
         )
-        server = grpc.server(ThreadPoolExecutor(2), options=ANY_SIZE)
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
-        )
-        port = server.add_insecure_port(f"{LOOPBACK}:0")
-        server.start()
-        with socket.create_connection((LOOPBACK, int(address))) as line:
+        with (
+            calling(_METHOD, handler, threads=2) as port,
+            socket.create_connection((LOOPBACK, int(address))) as line,
+        ):
             line.sendall(f"{LOOPBACK}:{port}\n".encode())
 
             def pull() -> None:
@@ -106,7 +100,6 @@ class P2pflLike:
                 whole(sum(map(len, arrived.get())), num_bytes)
 
             yield pull
-        server.stop(0)
 
 
 @dataclass(frozen=True)
