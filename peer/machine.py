@@ -517,15 +517,12 @@ class Machine:
             pending,
             len(self._waited_for()) - len(pending),
             began_s=self._began_s,
-            longest_s=self._longest_s(),
+            longest_s=longest_s([self.neighbours[n] for n in self.asked], self._work_s),
             pace=self.pace,
             now_s=now_s,
             ahead=self._ahead,
         )
         return self._close(pending, now_s) if found.closed else (WakeAt(found.look_again_s),)
-
-    def _longest_s(self) -> float:
-        return longest_s([self.neighbours[n] for n in self.asked], self._work_s)
 
     def _close(self, given_up: Sequence[Neighbour], now_s: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []

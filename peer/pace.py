@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from peer.options.fields import Only, check, choice, number, whole
+from peer.options.fields import LONGEST_S, Only, check, choice, number, whole
 
 __all__ = ["Arrivals", "Pace", "freshness", "longest"]
 
 ADAPTIVE_BOUND_S = 60.0  # shortest hard bound of a round when none is set
 ADAPTIVE_BOUND_ROUNDS = 5.0  # ... or this many times the longest round seen or told of
-_YEAR_S = 31_536_000  # a longer wait is none that anybody means; as of faults
 TOLD_S = 3600.0  # a neighbour's word of how long it needs counts for at most so much
 TOLD_ROUNDS = 20.0  # ... or for this many times the longest round that was seen
 _GAIN_MEAN, _GAIN_DEVIATION = 0.125, 0.25  # as in RFC 6298: smooth enough, quick enough
@@ -25,15 +24,15 @@ class Pace:
         0.5, "(0, 1]", "share of the neighbours that must be in; 1 gives nobody up before the bound"
     )
     grace_s: float = number(
-        1.0, f"[0, {_YEAR_S}]", "seconds on top of each deadline", only=Only("quorum", "(0, 1)")
+        1.0, f"[0, {LONGEST_S}]", "seconds on top of each deadline", only=Only("quorum", "(0, 1)")
     )
     silence_s: float = number(
         10.0,
-        f"[4, {_YEAR_S}]",  # two signs of life; with less, one that is late would look like a loss
+        f"[4, {LONGEST_S}]",  # two signs of life; with less, a late one would look like a loss
         "seconds without a sign of life, which comes every 2 s, until one is given up",
     )
     bound_s: float = number(
-        0.0, f"[0, {_YEAR_S}]", "hard bound of a round's wait in seconds; 0 adapts"
+        0.0, f"[0, {LONGEST_S}]", "hard bound of a round's wait in seconds; 0 adapts"
     )
     max_staleness: int = whole(3, "[0, 1000000]", "rounds that a substitute may be old")
     half_life: float = number(
@@ -43,7 +42,7 @@ class Pace:
         only=Only("max_staleness", "[1, inf)"),
     )
     drain_s: float = number(
-        60.0, f"[0, {_YEAR_S}]", "longest wait for the others at the end, in seconds"
+        60.0, f"[0, {LONGEST_S}]", "longest wait for the others at the end, in seconds"
     )
 
     def __post_init__(self) -> None:

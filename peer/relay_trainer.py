@@ -25,7 +25,7 @@ from peer.mixers.base import Head
 from peer.mixers.replicated import Replicated
 from peer.models.registry import build_model
 from peer.publishing import Shelving, remembered
-from peer.roles import Exchange, exchange_of
+from peer.roles import Exchange
 from peer.seeding import EVERYONE, stream_seed
 from peer.settings import Settings
 from peer.solvers.base import Progress
@@ -131,7 +131,7 @@ class RelayTrainer:
                 hint="start the run with another method, or with --option aggregator=craft",
             )
         start, opening = model.start, method.opening(model)
-        is_common = exchange_of(settings.recipe.mixer.name) is not Exchange.NEIGHBOURS
+        is_common = settings.exchange is not Exchange.NEIGHBOURS
         exchange = Exchange.RESULTS if is_common else Exchange.UPDATES
         shared = method.mixer.share(opening, model.head)
         forms = Forms.of(shared, settings.share, steps=exchange is Exchange.RESULTS)

@@ -31,7 +31,6 @@ from peer.publishing import (
     stepped,
     update_of,
 )
-from peer.roles import exchange_of
 from peer.serving import serve, served_by
 from peer.solvers.base import Progress
 from peer.solvers.reference import with_relay_model
@@ -153,9 +152,8 @@ class Trainer:
         if command.memory:
             go_on(self._learner, read_memory(bench.directory, command.memory, bench.device))
             self._learner.published = next(iter(command.published), None)
-        exchange = exchange_of(bench.settings.recipe.mixer.name)
         return replace(
-            forms.prepared(start, exchange, bench.told),
+            forms.prepared(start, bench.settings.exchange, bench.told),
             num_examples=bench.task.num_examples,
             class_counts=bench.task.class_counts,
             num_validation=len(bench.val),

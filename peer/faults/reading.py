@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peer.faults.table import RULES, Fault, Kind, KindRule, Link, Span
+from peer.options.fields import LONGEST_S
 from peer.options.tables import FLAG, Allowed, keyed, whole
 from protocol.errors import ConfigError
 from protocol.ids import PeerId, peer_id
@@ -16,7 +17,6 @@ __all__ = ["MAX_FAULTS", "check_names", "read_faults"]
 MAX_FAULTS = 1000  # tables of one file
 MAX_NAMES = 10_000  # in one table
 MAX_ROUND = 1_000_000
-MAX_SECONDS = 31_536_000.0  # a year
 
 _ENDS = ("until_round", "for_rounds", "until_s", "for_s")
 
@@ -26,11 +26,11 @@ def _is_number(value: object, low: float, high: float) -> bool:
 
 
 def _seconds(low: float, said: str) -> Allowed:
-    return Allowed(said, lambda v: _is_number(v, low, MAX_SECONDS))
+    return Allowed(said, lambda v: _is_number(v, low, LONGEST_S))
 
 
 _share = Allowed("a number in (0, 1]", lambda v: _is_number(v, 0.0, 1.0) and v > 0)
-_positive_s = Allowed("seconds, more than 0", lambda v: _is_number(v, 0.0, MAX_SECONDS) and v > 0.0)
+_positive_s = Allowed("seconds, more than 0", lambda v: _is_number(v, 0.0, LONGEST_S) and v > 0.0)
 _VALUES: Mapping[str, Allowed] = {
     "at_round": whole(1, MAX_ROUND),
     "until_round": whole(2, MAX_ROUND),

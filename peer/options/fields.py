@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from protocol.errors import ConfigError
 
 __all__ = [
+    "LONGEST_S",
     "Only",
     "Options",
     "Rule",
@@ -31,6 +32,7 @@ __all__ = [
 Value: TypeAlias = str | int | float | bool
 
 _INTERVAL = re.compile(r"([\[(])(\S+), (\S+)([\])])\Z")
+LONGEST_S = 31_536_000  # a year, in seconds: nobody means a longer wait
 _NOUN: Mapping[type, str] = {float: "a number in ", int: "a whole number in ", str: "one of "}
 
 
@@ -48,7 +50,7 @@ class Only:
 
     def holds(self, value: Value) -> bool:
         if isinstance(value, bool | str):
-            return _in_words(str(value).lower() if isinstance(value, bool) else value, self.allowed)
+            return _in_words(shown(value), self.allowed)
         return _in_interval(value, self.allowed)
 
     def told(self, section: str = "") -> str:
