@@ -134,6 +134,7 @@ class Line:
         self.first = self.caller.receive()
 
     def say(self, message: CoordinatorMessage) -> None:
+        assert self.first is CallerEvent.CONNECTED
         assert self.caller.send(COORDINATOR.encode(message))
 
     def heard(self) -> list[type]:
